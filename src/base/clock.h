@@ -1,0 +1,19 @@
+// Time as the project measures it: monotonic, passed into decisions rather than asked for by them.
+#pragma once
+
+#include <chrono>
+
+namespace hvd {
+
+using Clock = std::chrono::steady_clock;
+using TimePoint = Clock::time_point;
+using Duration = Clock::duration;
+
+inline constexpr TimePoint kNever = TimePoint::max();
+
+constexpr double seconds_of(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+constexpr Duration seconds(double value) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+}
+
+}  // namespace hvd

@@ -1,0 +1,50 @@
+#include "base/log.h"
+
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <ctime>
+
+namespace hvd {
+namespace {
+
+std::atomic<int> enabled_level{static_cast<int>(LogLevel::warning)};
+std::atomic<bool> time_hidden{false};
+
+std::string_view file_name(const char* path) {
+  std::string_view name(path);
+  size_t slash = name.rfind('/');
+  return slash == std::string_view::npos ? name : name.substr(slash + 1);
+}
+
+std::string now_text() {
+  timeval now{};
+  ::gettimeofday(&now, nullptr);
+  tm local{};
+  ::localtime_r(&now.tv_sec, &local);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06}: ", local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
+                     local.tm_hour, local.tm_min, local.tm_sec, now.tv_usec);
+}
+
+}  // namespace
+
+void set_log_settings(LogSettings settings) {
+  enabled_level = static_cast<int>(settings.level);
+  time_hidden = settings.hide_time;
+}
+
+bool log_enabled(LogLevel level) { return static_cast<int>(level) >= enabled_level.load(std::memory_order_relaxed); }
+
+void write_log(LogLevel level, const char* file, int line, std::string_view message) {
+  std::string text = fmt::format("[{}{} {}:{}] {}\n", time_hidden ? "" : now_text(), "TDIWEF"[static_cast<int>(level)],
+                                 file_name(file), line, message);
+  int fd = level <= LogLevel::info ? STDOUT_FILENO : STDERR_FILENO;
+  for (std::string_view rest = text; !rest.empty();) {
+    ssize_t written = ::write(fd, rest.data(), rest.size());
+    if (written < 0 && errno != EINTR) return;  // a closed stderr must not end the training
+    if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,51 @@
+// A plan: what all ranks agreed to do next, the same on every rank and in the same order. Thread rule: plain values.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/status.h"
+#include "model/request.h"
+
+namespace hvd {
+
+using AgreedRequest = std::shared_ptr<const Request>;  // shared between the plan cache and the plans under way
+
+struct Plan {
+  // Fused tensors: same kind, dtype, device, reduce op, factors, root and process set, so tensors.front() speaks for
+  // all of them. For allgather and alltoall the first dimensions are those of one rank only: the ranks exchange them.
+  std::vector<AgreedRequest> tensors;
+  // Not ok: nothing is executed; every rank that has these names pending fails them with this code and text.
+  Code error = Code::ok;
+  std::string error_text;
+  int32_t result = -1;  // join: the rank that joined last; add_process_set: the id of the new set
+
+  const Request& first() const { return *tensors.front(); }
+};
+
+// Parameters the autotuner may change while the job runs; they take effect between two plans, on all ranks alike.
+struct Tuning {
+  int64_t fusion_threshold = 128 << 20;  // bytes
+  double cycle_time_ms = 0;              // linger before fusing
+  bool cache_enabled = true;
+  int64_t one_shot_limit = 32 << 10;     // bytes: larger tensors go through the chunk pipeline
+
+  bool operator==(const Tuning&) const = default;
+};
+
+struct StallReport {
+  std::string text;
+};
+
+struct ShutdownNotice {
+  int32_t rank = -1;   // who asked for it; -1: the stall inspector
+  std::string reason;
+};
+
+// What the root of the negotiation tells every rank, in order.
+using Decision = std::variant<Plan, Tuning, StallReport, ShutdownNotice>;
+
+}  // namespace hvd

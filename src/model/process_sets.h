@@ -1,0 +1,34 @@
+// The process sets of a world: which ranks belong to which id. Every rank holds the same table because adding and
+// removing are plans. Ids of removed sets are used again, first removed first. Thread rule: plain value.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "model/request.h"
+
+namespace hvd {
+
+class ProcessSets {
+ public:
+  explicit ProcessSets(int32_t world_size);
+
+  const std::vector<int32_t>* ranks(int32_t id) const;  // sorted; nullptr: no such set
+  bool contains(int32_t id, Rank rank) const { return position(id, rank).has_value(); }
+  std::optional<int32_t> position(int32_t id, Rank rank) const;  // rank inside the set
+  std::optional<int32_t> find(const std::vector<int32_t>& sorted_ranks) const;
+  std::vector<int32_t> ids() const;
+
+  int32_t add(std::vector<int32_t> sorted_ranks);  // the ranks must be new, see find()
+  void remove(int32_t id);                         // not kWorldSet
+
+ private:
+  std::map<int32_t, std::vector<int32_t>> sets_;
+  std::deque<int32_t> free_ids_;
+  int32_t next_id_ = 1;
+};
+
+}  // namespace hvd

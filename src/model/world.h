@@ -1,0 +1,22 @@
+// Who takes part: this rank's place among all ranks. Thread rule: plain value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "model/request.h"
+
+namespace hvd {
+
+enum class Generation : uint64_t {};  // one incarnation of a world; every init() in a process starts the next
+
+struct World {
+  int32_t rank = 0, size = 1;
+  int32_t local_rank = 0, local_size = 1;
+  int32_t cross_rank = 0, cross_size = 1;
+  std::string host = "localhost";
+  std::string job;  // names the job; ranks of other jobs never meet
+  Generation generation{0};
+};
+
+}  // namespace hvd

@@ -1,0 +1,61 @@
+// The root of the negotiation: turns the requests of all ranks into an ordered stream of decisions.
+// Bytes in (messages written by each rank's Negotiator), bytes out (one message for all ranks); no threads, sockets or
+// clocks, so a test can drive any schedule. Called by the engine of the rank that is the root.
+// Thread rule: one caller at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/wire.h"
+#include "model/plan.h"
+#include "model/request.h"
+
+namespace hvd {
+
+struct CoordinatorSettings {
+  Tuning tuning;
+  size_t cache_capacity = 1024;      // names; 0: no cache
+  bool disable_group_fusion = false; // grouped tensors fuse only within their group
+  bool stall_check = true;
+  Duration stall_warning = std::chrono::seconds(60);
+  Duration stall_shutdown{};         // 0: never
+  Duration collective_timeout{};     // 0: none; older requests fail on all ranks, naming who is missing
+  std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)", for reports
+};
+
+// Sees what happens during negotiation; the timeline of the root is one.
+class NegotiationObserver {
+ public:
+  virtual ~NegotiationObserver() = default;
+  virtual void on_first_request(const Request& request) = 0;            // negotiation of this name starts
+  virtual void on_rank_ready(const Request& request, Rank rank) = 0;
+  virtual void on_agreed(const Request& request) = 0;                   // complete, or failed
+};
+
+class Coordinator {
+ public:
+  Coordinator(int32_t world_size, CoordinatorSettings settings, NegotiationObserver* observer = nullptr);
+  ~Coordinator();
+
+  // Takes one message of one rank. Not ok: the bytes are not a message a Negotiator writes; the rank is broken.
+  Status receive(Rank rank, ByteView message, TimePoint now);
+
+  // Appends the next message for all ranks to `out` and returns true, or returns false if there is nothing to say yet.
+  bool decide(TimePoint now, Bytes& out);
+
+  // When decide() must run again although nothing arrives (stall check, time-out, linger); kNever if it need not.
+  TimePoint next_deadline() const;
+
+  // Takes effect with the next decide(), as a Tuning decision in order with the plans.
+  void tune(const Tuning& tuning);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,39 @@
+// A rank's side of the negotiation: writes its requests as messages for the Coordinator and reads the decisions.
+// Holds the rank's plan cache: a request that was agreed before travels as a small integer.
+// Called by the engine. Thread rule: one caller at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "model/plan.h"
+#include "model/request.h"
+
+namespace hvd {
+
+class Negotiator {
+ public:
+  explicit Negotiator(int32_t world_size);
+  ~Negotiator();
+
+  // Queues a request of this rank. The name must not be in flight in its process set.
+  void announce(const Request& request);
+  // Queues the wish to end communication on all ranks.
+  void announce_shutdown(std::string reason);
+
+  // The queued message, empty if there is none; clear_outgoing() once it has been handed to the transport.
+  ByteView outgoing() const;
+  void clear_outgoing();
+
+  // Reads one message of the coordinator and appends its decisions to `out`. Not ok: not a message of a coordinator.
+  Status receive(ByteView message, std::vector<Decision>& out);
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,70 @@
+// Every knob of the engine, parsed once from the environment into an immutable Config. The table in config.cc (name,
+// default, range, one sentence) is the only place that knows their names; docs/knobs.md is generated from it.
+// Nobody else calls getenv. A bad value is an error that names the variable, not a silent default.
+// Thread rule: plain value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+
+namespace hvd {
+
+struct Config {
+  // Placement; the launcher sets these.
+  int32_t rank = 0, size = 1, local_rank = 0, local_size = 1, cross_rank = 0, cross_size = 1;
+  std::string hostname = "localhost";
+  std::string rendezvous_addr;  // empty: a world of one process
+  int32_t rendezvous_port = -1;
+  std::string secret_key;       // hex; the job's key
+  double start_timeout = 30;    // seconds to form the world
+
+  // Negotiation.
+  std::optional<int64_t> fusion_threshold;  // nullopt here and below: not set by the user, the default or the tuner rules
+  std::optional<double> cycle_time_ms;
+  std::optional<int64_t> cache_capacity;
+  bool disable_group_fusion = false;
+  bool dynamic_process_sets = false;
+
+  // Deadlines and stalls, seconds.
+  bool stall_check = true;
+  double stall_warning_time = 60;
+  double stall_shutdown_time = 0;
+  double collective_timeout = 0;
+
+  // Shared memory.
+  int64_t shm_ring_bytes = 4 << 20;    // per rank: one-shot messages rotate through it
+  int64_t shm_chunk_bytes = 128 << 10;
+  int64_t shm_chunks = 16;             // chunks in flight
+  std::optional<int64_t> one_shot_limit;
+  double spin_us = 20;                 // before yielding; 0 when there are more ranks than cores
+  double yield_us = 1000;              // before sleeping
+
+  // Observation.
+  std::string timeline;        // path, "DYNAMIC", or empty
+  bool timeline_mark_cycles = false;
+  bool timeline_all_ranks = false;
+  bool autotune = false;
+  std::string autotune_log;
+  int32_t autotune_warmup_samples = 3;
+  int32_t autotune_steps_per_sample = 10;
+  int32_t autotune_bayes_opt_max_samples = 20;
+  double autotune_gaussian_process_noise = 0.8;
+  LogSettings log;
+
+  // Execution.
+  std::vector<std::string> backends;   // paths of backend libraries, tried in order before the built-in one
+  std::vector<int32_t> thread_affinity; // core of the engine thread, one per local rank
+};
+
+// `lookup` gives a variable's value or nullptr; tests pass their own, everyone else uses config_from_environment().
+Result<Config> parse_config(const std::function<const char*(const char* name)>& lookup);
+Result<Config> config_from_environment();
+std::string knobs_json();      // [{"name": .., "default": .., "range": .., "text": ..}, ...]
+
+}  // namespace hvd

@@ -22,6 +22,7 @@ class Backend {
 
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  virtual std::string_view activity(Kind kind) const = 0;  // what the timeline shows while it runs: "GLOO_ALLREDUCE"
   virtual bool accepts(const Plan& plan) const = 0;
   // Executes the plan on this rank's operations, which match plan.tensors one by one and stay valid until `done`.
   // Outputs are allocated and received_rows are known. Calls `done` exactly once: before returning, or later from any

@@ -44,6 +44,7 @@ struct Operation {
   int64_t largest_rows = 0;            // alltoall: of all pairs of ranks
   int32_t root_position = 0;           // broadcast: the root's place in the process set
   int32_t result = -1;                   // join: last rank; add_process_set: id
+  bool running = false;                  // a backend has it
   Status status;                         // valid once done
 };
 

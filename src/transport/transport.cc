@@ -193,6 +193,11 @@ void Transport::ring_rank(int32_t rank) { ring(group_.bells[static_cast<size_t>(
 
 void Transport::wake() { ring_rank(rank()); }
 
+void Transport::answer_bell() {
+  silence(group_.bells[static_cast<size_t>(rank())]);
+  check_peers();
+}
+
 Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank) {
   TimePoint start = Clock::now();
   TimePoint now = start;
@@ -238,8 +243,7 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
     }
     control_->blocked.fetch_sub(1, std::memory_order_seq_cst);
     activity.store(Activity::driving, std::memory_order_seq_cst);
-    silence(group_.bells[static_cast<size_t>(rank())]);
-    check_peers();
+    answer_bell();
     flush();
     if (ready()) return {};
     if (failed()) return failure();

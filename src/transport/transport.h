@@ -48,6 +48,7 @@ class Transport {
   bool receive_down(ByteView& message);
   bool has_incoming() const;                           // cheap: is there anything to receive?
   bool flush();                                        // sends what was kept; false: some is still waiting for room
+  bool has_unsent() const { return !unsent_.empty(); }
 
   // ---- bulk data ----
   // The channel of a process set; every member opens it at the same place in the order of plans.
@@ -69,9 +70,8 @@ class Transport {
   }
   void sleep(TimePoint until) const { sleeper_.wait(until); }  // engine thread, while nobody drives
   void wake();                                                 // ends a sleep or blocked wait of this process
+  void answer_bell();                                          // after sleep(): takes the event, looks at the peers
 
-  // Looks at the sockets; sets the failure if a peer is gone.
-  void check_peers();
   // Fails every wait of every rank from now on. The first failure wins.
   void abort(const Status& status);
   Status failure() const;
@@ -80,20 +80,20 @@ class Transport {
   void expect_departures() { departures_expected_ = true; }
   void say_goodbye();  // tell the peers that the end of this process's sockets is no failure
 
-  // Descriptors that a forked child must close.
-  std::vector<int> descriptors() const;
-
- private:
-  friend class Channel;
-  Transport(HostGroup group, TransportSettings settings, Mapping control, Sleeper sleeper);
-
-  static void relax() {
+  static void relax() {  // between two looks at memory
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
     asm volatile("yield");
 #endif
   }
+
+  // Descriptors that a forked child must close.
+  std::vector<int> descriptors() const;
+
+ private:
+  friend class Channel;
+  Transport(HostGroup group, TransportSettings settings, Mapping control, Sleeper sleeper);
 
   // Type-erased predicate without allocation.
   class Predicate {
@@ -110,6 +110,7 @@ class Transport {
 
   Status wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank);
   Status block(Predicate ready, TimePoint until, TimePoint since, const char* what, int32_t for_rank);
+  void check_peers();  // looks at the sockets; sets the failure if a peer is gone
   void ring_owed();
   void ring_blocked();
   void ring_rank(int32_t rank);

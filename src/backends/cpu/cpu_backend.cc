@@ -32,6 +32,22 @@ Result<Reduction> reduction_of(const Request& request, int32_t ranks) {
 
 }  // namespace
 
+// The names that existing readers of timelines know the built-in data plane by.
+std::string_view CpuBackend::activity(Kind kind) const {
+  switch (kind) {
+    case Kind::allreduce: return "GLOO_ALLREDUCE";
+    case Kind::allgather: return "GLOO_ALLGATHER";
+    case Kind::broadcast: return "GLOO_BCAST";
+    case Kind::alltoall: return "MPI_ALLTOALL";
+    case Kind::reducescatter: return "GLOO_REDUCESCATTER";
+    case Kind::barrier:
+    case Kind::join:
+    case Kind::add_process_set:
+    case Kind::remove_process_set: break;
+  }
+  return "NONE";
+}
+
 void CpuBackend::run(const Plan& plan, std::span<Operation* const> operations, Done done) {
   done(execute(plan, operations));
 }

@@ -17,6 +17,7 @@ class CpuBackend : public Backend {
       : collectives_of_(std::move(collectives_of)) {}
 
   std::string_view name() const override { return "cpu"; }
+  std::string_view activity(Kind kind) const override;
   bool accepts(const Plan& plan) const override { return plan.first().device == kHost; }
   void run(const Plan& plan, std::span<Operation* const> operations, Done done) override;
 

@@ -3,6 +3,7 @@
 // Thread rule: the thread that drives, except the look-ups marked so.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>

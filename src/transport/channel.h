@@ -50,7 +50,7 @@ class Channel {
 
   // ---- steps ----
   void begin_step(size_t bytes);  // the same bytes, at most largest_slot(), on every rank
-  std::byte* slot() { return slot_of(position_); }
+  std::byte* slot() { return slot_address(position_); }
   void post();                    // the slot is complete
   Status await(int32_t position);
   const std::byte* slot_of(int32_t position) const { return slot_address(position); }

@@ -120,7 +120,7 @@ Status CpuBackend::broadcast(const Request& request, Operation& operation, HostC
   TensorView& view = is_root ? operation.input : operation.output;
   if (Status status = collectives.broadcast(root, Segments(view.data, bytes_of(request))); !status.ok()) return status;
   if (is_root && operation.output.data != operation.input.data) {
-    copy(operation.output.data, operation.input.data, bytes_of(request));
+    hvd::copy(operation.output.data, operation.input.data, bytes_of(request));
   }
   return {};
 }

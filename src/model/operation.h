@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -26,6 +27,10 @@ struct TensorView {
   size_t bytes() const { return static_cast<size_t>(elements_of(shape)) * size_of(dtype); }
 };
 
+struct FreeBytes {
+  void operator()(std::byte* data) const { std::free(data); }
+};
+
 struct Operation {
   Request request;
   TensorView input;
@@ -33,10 +38,13 @@ struct Operation {
   // until the sizes are known; then `allocate` provides the memory for output.shape, or the engine does.
   TensorView output;
   std::function<std::byte*(const TensorView& output)> allocate;
-  std::unique_ptr<std::byte[], void (*)(std::byte*)> owned_output{nullptr, nullptr};  // engine-allocated output
-  std::vector<int32_t> splits;           // alltoall: rows for each rank of the set; empty: even
-  std::vector<int32_t> received_splits;  // alltoall: filled when done
+  std::unique_ptr<std::byte, FreeBytes> owned_output;  // engine-allocated output
+  std::vector<int64_t> sent_rows;      // alltoall: for each rank of the set
+  std::vector<int64_t> received_rows;  // allgather, alltoall: from each rank of the set; known before a backend runs
+  int64_t largest_rows = 0;            // alltoall: of all pairs of ranks
+  int32_t root_position = 0;           // broadcast: the root's place in the process set
   int32_t result = -1;                   // join: last rank; add_process_set: id
+  bool running = false;                  // a backend has it
   Status status;                         // valid once done
 };
 

@@ -1,0 +1,166 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+namespace hvd {
+namespace {
+
+// Rows of `rows` that rank p of n gets: nearly equal, the larger shares first.
+int64_t share_of(int64_t rows, int32_t p, int32_t n) { return rows / n + (p < rows % n ? 1 : 0); }
+
+Result<Reduction> reduction_of(const Request& request, int32_t ranks) {
+  Reduction reduction{
+      .dtype = request.dtype, .op = request.reduce_op, .prescale = request.prescale, .factor = request.postscale};
+  if (request.reduce_op == ReduceOp::average) {
+    reduction.op = ReduceOp::sum;
+    reduction.factor /= ranks;
+  }
+  bool scales = reduction.prescale != 1.0 || reduction.factor != 1.0;
+  if (!can_reduce(reduction.dtype, reduction.op)) {
+    return Status(Code::unknown, fmt::format("{} of {} is not supported (tensor {})", name_of(request.reduce_op),
+                                             name_of(request.dtype), request.name));
+  }
+  if (scales && !can_scale(reduction.dtype)) {
+    return Status(Code::unknown,
+                  fmt::format("{} tensors cannot be averaged or scaled (tensor {}); use Sum, or convert them first",
+                              name_of(request.dtype), request.name));
+  }
+  return reduction;
+}
+
+}  // namespace
+
+// The names that existing readers of timelines know the built-in data plane by.
+std::string_view CpuBackend::activity(Kind kind) const {
+  switch (kind) {
+    case Kind::allreduce: return "GLOO_ALLREDUCE";
+    case Kind::allgather: return "GLOO_ALLGATHER";
+    case Kind::broadcast: return "GLOO_BCAST";
+    case Kind::alltoall: return "MPI_ALLTOALL";
+    case Kind::reducescatter: return "GLOO_REDUCESCATTER";
+    case Kind::barrier:
+    case Kind::join:
+    case Kind::add_process_set:
+    case Kind::remove_process_set: break;
+  }
+  return "NONE";
+}
+
+void CpuBackend::run(const Plan& plan, std::span<Operation* const> operations, Done done) {
+  done(execute(plan, operations));
+}
+
+Status CpuBackend::execute(const Plan& plan, std::span<Operation* const> operations) {
+  const Request& request = plan.first();
+  HostCollectives& collectives = collectives_of_(request.process_set);
+  switch (request.kind) {
+    case Kind::allreduce: return allreduce(request, operations, collectives);
+    case Kind::allgather: return allgather(operations, collectives);
+    case Kind::broadcast: return broadcast(request, *operations.front(), collectives);
+    case Kind::alltoall: return alltoall(*operations.front(), collectives);
+    case Kind::reducescatter: return reducescatter(request, operations, collectives);
+    case Kind::barrier:
+    case Kind::join:
+    case Kind::add_process_set:
+    case Kind::remove_process_set: break;
+  }
+  return {Code::unknown, fmt::format("{} moves no data", name_of(request.kind))};
+}
+
+std::vector<Segments>& CpuBackend::scratch(size_t count, std::vector<Segments>& lists) {
+  lists.resize(count);
+  for (Segments& list : lists) list.clear();
+  return lists;
+}
+
+Status CpuBackend::allreduce(const Request& request, std::span<Operation* const> operations,
+                             HostCollectives& collectives) {
+  if (request.reduce_op == ReduceOp::adasum) {
+    DType dtype = request.dtype;
+    if (dtype != DType::f16 && dtype != DType::bf16 && dtype != DType::f32 && dtype != DType::f64) {
+      return {Code::unknown, fmt::format("adasum of {} is not supported (tensor {})", name_of(dtype), request.name)};
+    }
+    Operation& operation = *operations.front();
+    return collectives.adasum(operation.input.data, operation.output.data,
+                              static_cast<size_t>(elements_of(request.shape)), dtype, request.prescale,
+                              request.postscale);
+  }
+  auto reduction = reduction_of(request, collectives.channel().size());
+  if (!reduction.ok()) return reduction.status();
+  in_.clear();
+  out_.clear();
+  for (Operation* operation : operations) {
+    in_.add(operation->input.data, operation->input.bytes());
+    out_.add(operation->output.data, operation->input.bytes());
+  }
+  return collectives.allreduce(in_, out_, *reduction);
+}
+
+Status CpuBackend::allgather(std::span<Operation* const> operations, HostCollectives& collectives) {
+  std::vector<Segments>& theirs = scratch(static_cast<size_t>(collectives.channel().size()), received_);
+  in_.clear();
+  for (Operation* operation : operations) {
+    in_.add(operation->input.data, operation->input.bytes());
+    size_t row = static_cast<size_t>(row_elements_of(operation->input.shape)) * size_of(operation->input.dtype);
+    std::byte* place = operation->output.data;
+    for (size_t p = 0; p < theirs.size(); p++) {
+      size_t bytes = static_cast<size_t>(operation->received_rows[p]) * row;
+      theirs[p].add(place, bytes);
+      place += bytes;
+    }
+  }
+  return collectives.allgather(in_, theirs);
+}
+
+Status CpuBackend::broadcast(const Request& request, Operation& operation, HostCollectives& collectives) {
+  int32_t root = operation.root_position;
+  bool is_root = root == collectives.channel().position();
+  TensorView& view = is_root ? operation.input : operation.output;
+  if (Status status = collectives.broadcast(root, Segments(view.data, bytes_of(request))); !status.ok()) return status;
+  if (is_root && operation.output.data != operation.input.data) {
+    hvd::copy(operation.output.data, operation.input.data, bytes_of(request));
+  }
+  return {};
+}
+
+Status CpuBackend::alltoall(Operation& operation, HostCollectives& collectives) {
+  size_t ranks = static_cast<size_t>(collectives.channel().size());
+  size_t row = static_cast<size_t>(row_elements_of(operation.input.shape)) * size_of(operation.input.dtype);
+  std::vector<Segments>& sent = scratch(ranks, sent_);
+  std::vector<Segments>& received = scratch(ranks, received_);
+  std::byte* from = operation.input.data;
+  std::byte* to = operation.output.data;
+  for (size_t p = 0; p < ranks; p++) {
+    size_t out_bytes = static_cast<size_t>(operation.sent_rows[p]) * row;
+    size_t in_bytes = static_cast<size_t>(operation.received_rows[p]) * row;
+    sent[p].add(from, out_bytes);
+    received[p].add(to, in_bytes);
+    from += out_bytes;
+    to += in_bytes;
+  }
+  return collectives.alltoall(sent, received, static_cast<size_t>(operation.largest_rows) * row);
+}
+
+Status CpuBackend::reducescatter(const Request& request, std::span<Operation* const> operations,
+                                 HostCollectives& collectives) {
+  auto reduction = reduction_of(request, collectives.channel().size());
+  if (!reduction.ok()) return reduction.status();
+  int32_t ranks = collectives.channel().size();
+  std::vector<Segments>& parts = scratch(static_cast<size_t>(ranks), sent_);
+  out_.clear();
+  for (Operation* operation : operations) {
+    size_t row = static_cast<size_t>(row_elements_of(operation->input.shape)) * size_of(operation->input.dtype);
+    std::byte* from = operation->input.data;
+    for (int32_t p = 0; p < ranks; p++) {
+      size_t bytes = static_cast<size_t>(share_of(operation->input.shape[0], p, ranks)) * row;
+      parts[static_cast<size_t>(p)].add(from, bytes);
+      if (p == collectives.channel().position()) out_.add(operation->output.data, bytes);
+      from += bytes;
+    }
+  }
+  return collectives.reducescatter(parts, out_, *reduction);
+}
+
+}  // namespace hvd

@@ -1,0 +1,38 @@
+// The built-in backend: plans on host memory, executed at once on the thread that drives.
+// Thread rule: the thread that drives.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "backends/backend.h"
+#include "collectives/host_collectives.h"
+
+namespace hvd {
+
+class CpuBackend : public Backend {
+ public:
+  // `collectives_of` gives the collectives of a process set this rank is in.
+  explicit CpuBackend(std::function<HostCollectives&(int32_t process_set)> collectives_of)
+      : collectives_of_(std::move(collectives_of)) {}
+
+  std::string_view name() const override { return "cpu"; }
+  std::string_view activity(Kind kind) const override;
+  bool accepts(const Plan& plan) const override { return plan.first().device == kHost; }
+  void run(const Plan& plan, std::span<Operation* const> operations, Done done) override;
+
+ private:
+  Status execute(const Plan& plan, std::span<Operation* const> operations);
+  Status allreduce(const Request& request, std::span<Operation* const> operations, HostCollectives& collectives);
+  Status allgather(std::span<Operation* const> operations, HostCollectives& collectives);
+  Status broadcast(const Request& request, Operation& operation, HostCollectives& collectives);
+  Status alltoall(Operation& operation, HostCollectives& collectives);
+  Status reducescatter(const Request& request, std::span<Operation* const> operations, HostCollectives& collectives);
+  std::vector<Segments>& scratch(size_t count, std::vector<Segments>& lists);
+
+  std::function<HostCollectives&(int32_t process_set)> collectives_of_;
+  Segments in_, out_;                       // kept from plan to plan, so that a steady state allocates nothing
+  std::vector<Segments> sent_, received_;
+};
+
+}  // namespace hvd

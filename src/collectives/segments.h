@@ -1,0 +1,68 @@
+// Several pieces of memory seen as one run of bytes: the tensors of a fused plan. Thread rule: plain value.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "collectives/kernels.h"
+
+namespace hvd {
+
+class Segments {
+ public:
+  Segments() = default;
+  Segments(std::byte* data, size_t bytes) { add(data, bytes); }
+
+  void clear() {
+    pieces_.clear();
+    bytes_ = 0;
+  }
+  void add(std::byte* data, size_t bytes) {
+    if (bytes == 0) return;
+    pieces_.push_back({data, bytes_, bytes_ + bytes});
+    bytes_ += bytes;
+  }
+  size_t bytes() const { return bytes_; }
+
+  // Calls visit(data, bytes, offset in the range) for the pieces of [begin, end), in order.
+  template <class Visit>
+  void visit(size_t begin, size_t end, Visit&& visit) const {
+    for (size_t i = find(begin); i < pieces_.size() && pieces_[i].begin < end; i++) {
+      const Piece& piece = pieces_[i];
+      size_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
+      visit(piece.data + (from - piece.begin), to - from, from - begin);
+    }
+  }
+  // The same for two lists cut at the same places: visit(data, other's data, bytes, offset).
+  template <class Visit>
+  void visit_with(const Segments& other, size_t begin, size_t end, Visit&& visit) const {
+    for (size_t i = find(begin); i < pieces_.size() && pieces_[i].begin < end; i++) {
+      const Piece& piece = pieces_[i];
+      size_t from = std::max(begin, piece.begin), to = std::min(end, piece.end);
+      visit(piece.data + (from - piece.begin), other.pieces_[i].data + (from - piece.begin), to - from, from - begin);
+    }
+  }
+  void read(size_t begin, size_t end, std::byte* destination, Store store = Store::cached) const {
+    visit(begin, end, [&](const std::byte* data, size_t bytes, size_t at) { hvd::copy(destination + at, data, bytes, store); });
+  }
+  void write(size_t begin, size_t end, const std::byte* source) const {
+    visit(begin, end, [&](std::byte* data, size_t bytes, size_t at) { hvd::copy(data, source + at, bytes); });
+  }
+
+ private:
+  struct Piece {
+    std::byte* data;
+    size_t begin, end;
+  };
+  size_t find(size_t offset) const {  // the piece that holds the byte at `offset`
+    if (pieces_.size() <= 1 || offset == 0) return 0;
+    auto after = std::partition_point(pieces_.begin(), pieces_.end(), [&](const Piece& p) { return p.end <= offset; });
+    return static_cast<size_t>(after - pieces_.begin());
+  }
+
+  std::vector<Piece> pieces_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace hvd

@@ -1,0 +1,532 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/log.h"
+
+namespace hvd {
+namespace {
+
+constexpr Duration kIdleSpin = std::chrono::microseconds(30);  // the engine thread looks a little longer before it sleeps
+constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
+constexpr int kTurnSpins = 2000;
+
+thread_local const Engine* driving_here = nullptr;  // the engine this thread drives
+
+int64_t ticks_of(TimePoint time) { return time.time_since_epoch().count(); }
+
+int32_t available_cores() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+TransportSettings transport_settings(const World& world, const Config& config) {
+  TransportSettings settings;
+  // Many ranks share the memory that a few would have.
+  int64_t crowd = std::max(1, world.local_size / 16);
+  settings.channel = {
+      .ring = static_cast<size_t>(std::max<int64_t>(config.shm_ring_bytes / crowd / 4096 * 4096, 64 << 10)),
+      .chunk = static_cast<size_t>(config.shm_chunk_bytes),
+      .chunks = static_cast<size_t>(std::max<int64_t>(config.shm_chunks / crowd, 4))};
+  bool crowded = world.local_size > available_cores();
+  settings.spin = crowded ? Duration{} : seconds(config.spin_us * 1e-6);
+  settings.yield = seconds(config.yield_us * 1e-6);
+  settings.stall_warning = config.stall_check ? seconds(config.stall_warning_time) : Duration{};
+  settings.collective_timeout = seconds(config.collective_timeout);
+  return settings;
+}
+
+Tuning initial_tuning(const Config& config) {
+  Tuning tuning;
+  tuning.fusion_threshold = config.fusion_threshold.value_or(tuning.fusion_threshold);
+  tuning.cycle_time_ms = config.cycle_time_ms.value_or(tuning.cycle_time_ms);
+  tuning.one_shot_limit = config.one_shot_limit.value_or(tuning.one_shot_limit);
+  return tuning;
+}
+
+CoordinatorSettings coordinator_settings(const Config& config, const HostGroup& group) {
+  CoordinatorSettings settings;
+  settings.tuning = initial_tuning(config);
+  settings.cache_capacity = static_cast<size_t>(config.cache_capacity.value_or(1024));
+  settings.disable_group_fusion = config.disable_group_fusion;
+  settings.stall_check = config.stall_check;
+  settings.stall_warning = seconds(config.stall_warning_time);
+  settings.stall_shutdown = seconds(config.stall_shutdown_time);
+  settings.collective_timeout = seconds(config.collective_timeout);
+  settings.rank_names = group.rank_names;
+  return settings;
+}
+
+Status shut_down_status(const ShutdownNotice& notice, const std::string& who) {
+  return {Code::unknown, fmt::format("Horovod has been shut down by {}: {}", who, notice.reason)};
+}
+
+}  // namespace
+
+// The coordinator runs inside the driving thread; the timeline may be switched by any.
+class Engine::Recorder : public NegotiationObserver {
+ public:
+  explicit Recorder(const Executor& executor) : executor_(executor) {}
+  void on_first_request(const Request& request) override {
+    if (auto timeline = executor_.timeline()) {
+      timeline->negotiate_start(request.name, request.kind, request.reduce_op == ReduceOp::adasum);
+    }
+  }
+  void on_rank_ready(const Request& request, Rank rank) override {
+    if (auto timeline = executor_.timeline()) timeline->negotiate_rank_ready(request.name, index_of(rank));
+  }
+  void on_agreed(const Request& request) override {
+    if (auto timeline = executor_.timeline()) timeline->negotiate_end(request.name);
+  }
+
+ private:
+  const Executor& executor_;
+};
+
+Engine::Engine(const World& world, const Config& config) : world_(world), config_(config), negotiator_(world.size) {}
+
+Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, HostGroup group) {
+  std::unique_ptr<Engine> engine(new Engine(world, config));
+  if (Status status = engine->open(std::move(group)); !status.ok()) return status;
+  return engine;
+}
+
+Status Engine::open(HostGroup group) {
+  CoordinatorSettings settings = coordinator_settings(config_, group);
+  auto transport = Transport::create(std::move(group), transport_settings(world_, config_));
+  if (!transport.ok()) return transport.status();
+  transport_ = std::move(*transport);
+  auto executor = Executor::create(world_, config_, *transport_, operations_,
+                                   [this](const SubmissionRef& submission) { on_done(submission); });
+  if (!executor.ok()) {
+    transport_->abort(executor.status());
+    return executor.status();
+  }
+  executor_ = std::move(*executor);
+  if (!config_.timeline.empty() && config_.timeline != "DYNAMIC") {
+    if (Status status = start_timeline(config_.timeline, config_.timeline_mark_cycles); !status.ok()) {
+      log_error("{}", status.message());  // a training is not stopped by its observer
+    }
+  }
+  if (transport_->is_root()) {
+    if (settings.stall_shutdown > Duration{} && settings.stall_shutdown < settings.stall_warning) {
+      log_warning("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ignored: it is less than HOROVOD_STALL_CHECK_TIME_SECONDS");
+    }
+    recorder_ = std::make_unique<Recorder>(*executor_);
+    coordinator_ = std::make_unique<Coordinator>(world_.size, settings, recorder_.get());
+    if (config_.autotune) {
+      auto tuner = Tuner::create({.start = settings.tuning,
+                                  .fixed_fusion_threshold = config_.fusion_threshold.has_value(),
+                                  .fixed_cycle_time = config_.cycle_time_ms.has_value(),
+                                  .fixed_cache = config_.cache_capacity.has_value(),
+                                  .fixed_one_shot_limit = config_.one_shot_limit.has_value(),
+                                  .warmup_samples = config_.autotune_warmup_samples,
+                                  .steps_per_sample = config_.autotune_steps_per_sample,
+                                  .max_samples = config_.autotune_bayes_opt_max_samples,
+                                  .noise = config_.autotune_gaussian_process_noise,
+                                  .log_path = config_.autotune_log});
+      if (!tuner.ok()) return tuner.status();
+      tuner_ = std::move(*tuner);
+    }
+  }
+  thread_ = std::jthread([this](std::stop_token stop) { run(stop); });
+  return {};
+}
+
+Engine::~Engine() { shutdown(); }
+
+// ---- submitting ----
+
+Status Engine::check_alltoall(Operation& operation, int32_t members) const {
+  const Request& request = operation.request;
+  if (request.shape.empty()) return {};  // the coordinator refuses scalars, on every rank alike
+  int64_t rows = request.shape[0];
+  if (operation.sent_rows.empty()) {
+    if (rows % members != 0) {
+      return {Code::invalid_argument,
+              fmt::format("alltoall {}: {} rows cannot be split evenly over {} ranks; pass splits", request.name, rows, members)};
+    }
+    operation.sent_rows.assign(static_cast<size_t>(members), rows / members);
+    return {};
+  }
+  if (operation.sent_rows.size() != static_cast<size_t>(members)) {
+    return {Code::invalid_argument, fmt::format("alltoall {}: {} splits for {} ranks", request.name,
+                                                operation.sent_rows.size(), members)};
+  }
+  int64_t sum = 0;
+  for (int64_t count : operation.sent_rows) {
+    if (count < 0) return {Code::invalid_argument, fmt::format("alltoall {}: a split is negative", request.name)};
+    sum += count;
+  }
+  if (sum > rows) {
+    return {Code::invalid_argument,
+            fmt::format("alltoall {}: the splits add up to {} but the tensor has {} rows", request.name, sum, rows)};
+  }
+  return {};
+}
+
+// What can be known to be wrong without asking the others; also completes what follows from the set.
+Status Engine::check(Operation& operation) const {
+  Request& request = operation.request;
+  if (request.kind == Kind::add_process_set || request.kind == Kind::remove_process_set) return {};
+  auto members = executor_->members(request.process_set);
+  if (!members) {
+    return {Code::invalid_argument, fmt::format("{}: there is no process set {}", request.name, request.process_set)};
+  }
+  auto self = std::lower_bound(members->begin(), members->end(), world_.rank);
+  if (self == members->end() || *self != world_.rank) {
+    return {Code::invalid_argument, fmt::format("{}: rank {} is not in process set {}", request.name, world_.rank,
+                                                request.process_set)};
+  }
+  int32_t count = static_cast<int32_t>(members->size());
+  switch (request.kind) {
+    case Kind::broadcast:
+      if (!std::binary_search(members->begin(), members->end(), request.root_rank)) {
+        return {Code::invalid_argument, fmt::format("{}: root rank {} is not in process set {}", request.name,
+                                                    request.root_rank, request.process_set)};
+      }
+      break;
+    case Kind::alltoall: return check_alltoall(operation, count);
+    case Kind::reducescatter: {
+      if (request.shape.empty()) {
+        return {Code::invalid_argument, fmt::format("{}: reducescatter needs at least one dimension", request.name)};
+      }
+      int64_t position = self - members->begin();
+      operation.output.shape = request.shape;
+      operation.output.shape[0] = request.shape[0] / count + (position < request.shape[0] % count ? 1 : 0);
+      break;
+    }
+    case Kind::allreduce:
+    case Kind::allgather:
+    case Kind::barrier:
+    case Kind::join:
+    case Kind::add_process_set:
+    case Kind::remove_process_set: break;
+  }
+  return {};
+}
+
+Result<SubmissionRef> Engine::submit(std::vector<Operation> operations, std::function<void(const Submission&)> on_done,
+                                     bool wait_follows) {
+  auto submission = std::make_shared<Submission>();
+  submission->operations = std::move(operations);
+  submission->on_done = std::move(on_done);
+  for (Operation& operation : submission->operations) {
+    if (submission->operations.size() > 1) {
+      operation.request.group = submission->operations.front().request.name;
+      operation.request.group_size = static_cast<uint32_t>(submission->operations.size());
+    }
+    if (Status status = check(operation); !status.ok()) return status;
+  }
+  if (Status status = operations_.add(submission); !status.ok()) return status;
+  {
+    std::lock_guard lock(inbox_mutex_);
+    inbox_.push_back(submission);
+    inbox_filled_.store(true, std::memory_order_release);
+  }
+  // A driving thread looks at the inbox by itself, and once more after it has stopped driving.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!wait_follows && !driving_.load(std::memory_order_relaxed) && !wake_pending_.exchange(true)) transport_->wake();
+  return submission;
+}
+
+// ---- driving ----
+
+template <class Done>
+void Engine::drive(Done&& done, TimePoint until) {
+  transport_->enter();
+  driving_here = this;
+  while (!done()) {
+    if (progress()) continue;
+    TimePoint next = std::min(until, next_deadline());
+    auto something = [&] {
+      return done() || inbox_filled_.load(std::memory_order_relaxed) || transport_->has_incoming() ||
+             (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
+    };
+    if (Status status = transport_->wait_until(something, next); !status.ok()) end(std::move(status));
+    if (until != kNever && Clock::now() >= until) break;
+  }
+  driving_here = nullptr;
+  transport_->leave();
+  // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
+  int64_t deadline = ticks_of(next_deadline());
+  bool is_new_deadline = deadline_.exchange(deadline) != deadline && deadline != ticks_of(kNever) && engine_sleeps_.load();
+  if (inbox_filled_.load() || transport_->has_incoming() || is_new_deadline) transport_->wake();
+}
+
+TimePoint Engine::sleep_until() {
+  engine_sleeps_.store(true);  // before the look at deadline_: a driver that sets it later sees this and wakes us
+  return TimePoint(Duration(deadline_.load()));
+}
+
+bool Engine::wait(const SubmissionRef& submission, TimePoint until) {
+  auto done = [&] { return submission->done.load(std::memory_order_acquire); };
+  if (done()) return true;
+  std::unique_lock lock(turn_mutex_);
+  waiting_.fetch_add(1);
+  while (!done()) {
+    if (!driving_.load(std::memory_order_relaxed)) {
+      driving_.store(true);
+      lock.unlock();
+      driver_waits_ = true;
+      drive(done, until);
+      driver_waits_ = false;
+      lock.lock();
+      driving_.store(false);
+      if (waiting_.load() > 1) turn_.notify_all();
+    } else {
+      // The engine thread leaves soon when somebody waits: look a moment before sleeping.
+      lock.unlock();
+      for (int i = 0; i < kTurnSpins && driving_.load(std::memory_order_relaxed) && !done(); i++) Transport::relax();
+      lock.lock();
+      if (driving_.load(std::memory_order_relaxed) && !done()) {
+        if (until == kNever) turn_.wait(lock);
+        else turn_.wait_until(lock, until);
+      }
+    }
+    if (until != kNever && !done() && Clock::now() >= until) break;
+  }
+  if (waiting_.fetch_sub(1) == 1 && engine_parked_) turn_.notify_all();
+  return done();
+}
+
+void Engine::run(std::stop_token stop) {
+  ::pthread_setname_np(::pthread_self(), "hvd-engine");
+  if (!config_.thread_affinity.empty()) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(static_cast<size_t>(config_.thread_affinity[static_cast<size_t>(world_.local_rank)]), &set);
+    ::sched_setaffinity(0, sizeof set, &set);
+  }
+  std::unique_lock lock(turn_mutex_);
+  while (!stop.stop_requested()) {
+    lock.unlock();
+    transport_->sleep(sleep_until());
+    engine_sleeps_.store(false);
+    wake_pending_.store(false);
+    lock.lock();
+    engine_parked_ = true;
+    turn_.wait(lock, [&] { return stop.stop_requested() || (!driving_.load() && waiting_.load() == 0); });
+    engine_parked_ = false;
+    if (stop.stop_requested()) break;
+    driving_.store(true);
+    lock.unlock();
+    transport_->answer_bell();
+    TimePoint quiet_at = Clock::now() + kIdleSpin;
+    drive([&] {
+      return waiting_.load(std::memory_order_relaxed) > 0 || stop.stop_requested() ||
+             (!inbox_filled_.load(std::memory_order_relaxed) && !transport_->has_incoming() && Clock::now() >= quiet_at);
+    }, quiet_at);
+    lock.lock();
+    driving_.store(false);
+    if (waiting_.load() > 0) turn_.notify_all();
+  }
+}
+
+bool Engine::progress() {
+  if (!ended_ && transport_->failed()) end(transport_->failure());
+  if (inbox_filled_.load(std::memory_order_acquire)) {
+    std::lock_guard lock(inbox_mutex_);
+    taken_.swap(inbox_);
+    inbox_filled_.store(false, std::memory_order_release);
+  }
+  if (ended_) {
+    taken_.clear();
+    return false;
+  }
+  for (const SubmissionRef& submission : taken_) {
+    for (const Operation& operation : submission->operations) negotiator_.announce(operation.request);
+  }
+  taken_.clear();
+  if (shutdown_wanted_.load(std::memory_order_relaxed) && !std::exchange(shutdown_announced_, true)) {
+    negotiator_.announce_shutdown(fmt::format("{} called shutdown or exited", transport_->rank_name(transport_->rank())));
+  }
+  transport_->flush();
+  if (coordinator_) {
+    progress_root();
+  } else {
+    progress_member();
+  }
+  if (decisions_.empty()) return false;
+  for (Decision& decision : decisions_) {
+    if (!ended_) apply(decision);
+  }
+  decisions_.clear();
+  return true;
+}
+
+void Engine::progress_root() {
+  bool heard = false;
+  TimePoint now = Clock::now();
+  auto receive = [&](int32_t rank, ByteView message) {
+    heard = true;
+    Status status = coordinator_->receive(Rank{rank}, message, now);
+    if (!status.ok()) {
+      transport_->abort({Code::unknown, fmt::format("{} sent what no rank sends: {}", transport_->rank_name(rank),
+                                                    status.message())});
+    }
+  };
+  if (!negotiator_.outgoing().empty()) {
+    receive(0, negotiator_.outgoing());
+    negotiator_.clear_outgoing();
+  }
+  for (int32_t peer = 1; peer < transport_->size(); peer++) {
+    ByteView message;
+    while (transport_->receive_up(peer, message)) receive(peer, message);
+  }
+  if (heard || now >= coordinator_->next_deadline()) decide(now);
+}
+
+void Engine::decide(TimePoint now) {
+  outgoing_.clear();
+  if (!coordinator_->decide(now, outgoing_)) return;
+  transport_->send(outgoing_);
+  Status status = negotiator_.receive(outgoing_, decisions_);
+  assert(status.ok());
+}
+
+void Engine::progress_member() {
+  if (!negotiator_.outgoing().empty()) {
+    transport_->send(negotiator_.outgoing());
+    negotiator_.clear_outgoing();
+  }
+  ByteView message;
+  while (transport_->receive_down(message)) {
+    Status status = negotiator_.receive(message, decisions_);
+    if (!status.ok()) {
+      transport_->abort({Code::unknown, fmt::format("{} sent what no coordinator sends: {}", transport_->rank_name(0),
+                                                    status.message())});
+    }
+  }
+}
+
+void Engine::apply(Decision& decision) {
+  if (auto* plan = std::get_if<Plan>(&decision)) {
+    execute(*plan);
+  } else if (auto* tuning = std::get_if<Tuning>(&decision)) {
+    executor_->apply(*tuning);
+  } else if (auto* report = std::get_if<StallReport>(&decision)) {
+    log_warning("{}", report->text);
+  } else if (auto* notice = std::get_if<ShutdownNotice>(&decision)) {
+    transport_->expect_departures();
+    std::string who = notice->rank < 0 ? "the stall inspector" : transport_->rank_name(notice->rank);
+    if (notice->rank < 0) log_error("{}", notice->reason);
+    end(shut_down_status(*notice, who));
+  }
+}
+
+void Engine::execute(const Plan& plan) {
+  if (auto timeline = executor_->timeline()) timeline->mark_cycle();
+  if (Status status = executor_->run(plan); !status.ok()) end(std::move(status));
+  if (tuner_) note_step(plan);
+}
+
+// The tuner counts steps: one is over when a name comes round again.
+void Engine::note_step(const Plan& plan) {
+  size_t bytes = 0;
+  bool new_step = false;
+  for (const AgreedRequest& request : plan.tensors) {
+    bytes += bytes_of(*request);
+    auto place = std::lower_bound(step_names_.begin(), step_names_.end(), request->name);
+    if (place != step_names_.end() && *place == request->name) new_step = true;
+    else step_names_.insert(place, request->name);
+  }
+  if (new_step) {
+    step_names_.clear();
+    for (const AgreedRequest& request : plan.tensors) step_names_.push_back(request->name);
+    std::sort(step_names_.begin(), step_names_.end());
+  }
+  if (auto tuning = tuner_->record(bytes, new_step, Clock::now())) coordinator_->tune(*tuning);
+  if (tuner_->done()) tuner_.reset();
+}
+
+TimePoint Engine::next_deadline() const {
+  if (ended_) return kNever;
+  TimePoint retry = transport_->has_unsent() ? Clock::now() + std::chrono::milliseconds(1) : kNever;
+  return coordinator_ ? std::min(retry, coordinator_->next_deadline()) : retry;
+}
+
+void Engine::end(Status status) {
+  if (ended_) return;
+  ended_ = true;
+  if (status.code() == Code::peer_lost) log_warning("{}", status.message());
+  operations_.close(status);  // before finish_all: what was added before it is ended there
+  for (const SubmissionRef& submission : operations_.finish_all(status)) on_done(submission);
+  on_done(ending_);
+}
+
+void Engine::on_done(const SubmissionRef& submission) {
+  submission->done.store(true, std::memory_order_seq_cst);
+  if (submission->on_done) submission->on_done(*submission);
+  // Wake the waiters that sleep; the driver sees it by itself, unless a backend's thread finished the submission.
+  bool by_driver = driving_here == this;
+  if (waiting_.load(std::memory_order_seq_cst) > (by_driver && driver_waits_ ? 1 : 0)) {
+    std::lock_guard lock(turn_mutex_);
+    turn_.notify_all();
+  }
+  if (!by_driver) transport_->wake();
+}
+
+// ---- ending ----
+
+void Engine::shutdown() {
+  {
+    std::lock_guard lock(turn_mutex_);
+    if (std::exchange(shut_down_, true) || !thread_.joinable()) return;
+  }
+  shutdown_wanted_.store(true);
+  transport_->wake();
+  // Until everybody has been told, or the world has failed, or the root does not answer.
+  wait(ending_, Clock::now() + kGoodbyePatience);
+  transport_->say_goodbye();
+  thread_.request_stop();
+  transport_->wake();
+  {
+    std::lock_guard lock(turn_mutex_);
+    turn_.notify_all();
+  }
+  thread_.join();
+  end({Code::unknown, "Horovod has been shut down"});
+  executor_->drain();
+  executor_->set_timeline(nullptr);
+}
+
+// ---- timeline ----
+
+std::string Engine::timeline_path(const std::string& path) const {
+  if (world_.rank == 0) return path;
+  size_t dot = path.rfind('.'), slash = path.rfind('/');
+  if (dot == std::string::npos || (slash != std::string::npos && dot < slash)) dot = path.size();
+  return fmt::format("{}.rank{}{}", path.substr(0, dot), world_.rank, path.substr(dot));
+}
+
+Status Engine::start_timeline(const std::string& path, bool mark_cycles) {
+  if (config_.timeline.empty()) {
+    return {Code::invalid_argument,
+            "the timeline was not enabled: set HOROVOD_TIMELINE to a path or to DYNAMIC before hvd.init()"};
+  }
+  if (world_.rank != 0 && !config_.timeline_all_ranks) return {};
+  std::string file = timeline_path(path);
+  auto current = executor_->timeline();
+  if (current && current->path() == file) return {};
+  auto timeline = Timeline::create(file, mark_cycles, world_.rank);
+  if (!timeline.ok()) {
+    log_error("{}", timeline.status().message());
+    return {};
+  }
+  executor_->set_timeline(std::move(*timeline));
+  return {};
+}
+
+Status Engine::stop_timeline() {
+  executor_->set_timeline(nullptr);
+  return {};
+}
+
+}  // namespace hvd

@@ -1,0 +1,120 @@
+// The engine of one rank in one generation of a world: takes operations, agrees with the other ranks on their order,
+// executes them and tells when they are done. Built for one generation; the next one gets a new engine.
+//
+// Whoever waits, works. Progress is one function; the thread that runs it *drives*. The engine thread drives while
+// nobody waits; a thread in wait() drives itself, because handing over to a sleeping thread costs far more than a small
+// collective. At most one thread drives at a time; others that wait sleep until their operation is done or it is their
+// turn to drive.
+//
+// Thread rule: any thread, except where noted.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/executor.h"
+#include "engine/operation_table.h"
+#include "engine/timeline.h"
+#include "engine/tuner.h"
+#include "model/config.h"
+#include "model/host_group.h"
+#include "model/world.h"
+#include "negotiation/coordinator.h"
+#include "negotiation/negotiator.h"
+#include "transport/transport.h"
+
+namespace hvd {
+
+class Engine {
+ public:
+  // Forms the engine on ranks that have met.
+  static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, HostGroup group);
+  ~Engine();  // ends communication on all ranks, see shutdown()
+
+  // Checks and takes the operations; with several they form a group. `wait_follows`: the caller is about to wait().
+  Result<SubmissionRef> submit(std::vector<Operation> operations, std::function<void(const Submission&)> on_done,
+                               bool wait_follows);
+  // Waits until done or `until` has come. True: done.
+  bool wait(const SubmissionRef& submission, TimePoint until);
+
+  // Tells all ranks, fails what is pending, and lets this rank's peers know that it leaves. Once.
+  void shutdown();
+
+  const World& world() const { return world_; }
+  bool is_homogeneous() const { return true; }
+  OperationTable& operations() { return operations_; }
+  const Executor& executor() const { return *executor_; }
+  Status start_timeline(const std::string& path, bool mark_cycles);
+  Status stop_timeline();
+  std::vector<int> descriptors() const { return transport_->descriptors(); }
+
+ private:
+  class Recorder;  // hands what the coordinator sees to the timeline
+
+  Engine(const World& world, const Config& config);
+  Status open(HostGroup group);
+  Status check(Operation& operation) const;
+  Status check_alltoall(Operation& operation, int32_t members) const;
+
+  // ---- driving; see the class comment ----
+  void run(std::stop_token stop);  // the engine thread
+  template <class Done>
+  void drive(Done&& done, TimePoint until);
+  bool progress();  // one round; true: something happened
+  void progress_root();
+  void progress_member();
+  void decide(TimePoint now);
+  void apply(Decision& decision);
+  void execute(const Plan& plan);
+  void end(Status status);  // nothing more will be agreed: fail what is pending and what comes later
+  TimePoint sleep_until();
+  TimePoint next_deadline() const;
+  void on_done(const SubmissionRef& submission);
+  void note_step(const Plan& plan);
+  std::string timeline_path(const std::string& path) const;
+
+  const World world_;
+  const Config config_;
+  std::unique_ptr<Transport> transport_;
+  OperationTable operations_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Recorder> recorder_;
+
+  // Of the driving thread.
+  Negotiator negotiator_;
+  std::unique_ptr<Coordinator> coordinator_;  // root only
+  std::unique_ptr<Tuner> tuner_;              // root only, while tuning
+  std::vector<std::string> step_names_;       // names executed since the tuner's step began, sorted
+  std::vector<Decision> decisions_;
+  Bytes outgoing_;
+  std::vector<SubmissionRef> taken_;
+  bool shutdown_announced_ = false;
+  bool ended_ = false;
+  bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
+
+  // Hand-over from submitters.
+  std::mutex inbox_mutex_;
+  std::vector<SubmissionRef> inbox_;       // guarded by inbox_mutex_
+  std::atomic<bool> inbox_filled_{false};
+  std::atomic<bool> wake_pending_{false};  // the engine thread was woken and has not looked yet
+  std::atomic<bool> shutdown_wanted_{false};
+
+  // Who drives.
+  std::mutex turn_mutex_;
+  std::condition_variable turn_;           // the driver left, a submission is done, or the last waiter is gone
+  std::atomic<bool> driving_{false};       // set under turn_mutex_
+  std::atomic<int32_t> waiting_{0};        // threads in wait(); changed under turn_mutex_
+  bool engine_parked_ = false;             // guarded by turn_mutex_
+  std::atomic<bool> engine_sleeps_{false};
+  std::atomic<int64_t> deadline_{0};       // when somebody must drive although nothing happens; of the last driver
+  SubmissionRef ending_ = std::make_shared<Submission>();  // done once end() has run
+  bool shut_down_ = false;                 // guarded by turn_mutex_
+  std::jthread thread_;                    // last: it uses all of the above
+};
+
+}  // namespace hvd

@@ -1,0 +1,300 @@
+#include "engine/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "backends/loader.h"
+#include "base/log.h"
+
+namespace hvd {
+
+Executor::Executor(const World& world, Transport& transport, OperationTable& operations,
+                   std::function<void(const SubmissionRef&)> on_done)
+    : world_(world),
+      transport_(transport),
+      operations_(operations),
+      on_done_(std::move(on_done)),
+      one_shot_limit_(static_cast<size_t>(Tuning().one_shot_limit)),
+      process_sets_(world.size) {}
+
+Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Config& config, Transport& transport,
+                                                   OperationTable& operations,
+                                                   std::function<void(const SubmissionRef&)> on_done) {
+  std::unique_ptr<Executor> executor(new Executor(world, transport, operations, std::move(on_done)));
+  Executor* self = executor.get();
+  if (config.one_shot_limit) self->one_shot_limit_ = static_cast<size_t>(*config.one_shot_limit);
+  if (Status status = self->open_process_set(kWorldSet, *self->process_sets_.ranks(kWorldSet)); !status.ok()) return status;
+  BackendContext context{
+      .world = world,
+      .members = [self](int32_t set) { return self->members(set).value_or(std::vector<int32_t>()); },
+      .exchange = [self](int32_t set, ByteView mine, std::byte* all) { return self->collectives_of(set).allgather(mine, all); }};
+  auto loaded = load_backends(config.backends, context);
+  if (!loaded.ok()) return loaded.status();
+  self->backends_ = std::move(*loaded);
+  self->backends_.push_back(
+      std::make_unique<CpuBackend>([self](int32_t set) -> HostCollectives& { return self->collectives_of(set); }));
+  return executor;
+}
+
+Status Executor::open_process_set(int32_t id, const std::vector<int32_t>& ranks) {
+  auto channel = transport_.open_channel(id, ranks);
+  if (!channel.ok()) return channel.status();
+  if (*channel != nullptr) collectives_[id] = std::make_unique<HostCollectives>(**channel, one_shot_limit_);
+  return {};
+}
+
+void Executor::apply(const Tuning& tuning) {
+  one_shot_limit_ = static_cast<size_t>(tuning.one_shot_limit);
+  for (auto& [id, collectives] : collectives_) collectives->set_one_shot_limit(one_shot_limit_);
+}
+
+// ---- look-ups ----
+
+std::optional<std::vector<int32_t>> Executor::members(int32_t process_set) const {
+  std::lock_guard lock(mutex_);
+  const std::vector<int32_t>* ranks = process_sets_.ranks(process_set);
+  if (ranks == nullptr) return std::nullopt;
+  return *ranks;
+}
+
+std::vector<int32_t> Executor::process_set_ids() const {
+  std::lock_guard lock(mutex_);
+  return process_sets_.ids();
+}
+
+void Executor::set_timeline(std::shared_ptr<Timeline> timeline) {
+  std::lock_guard lock(mutex_);
+  timeline_.swap(timeline);
+}
+
+std::shared_ptr<Timeline> Executor::timeline() const {
+  std::lock_guard lock(mutex_);
+  return timeline_;
+}
+
+// ---- executing ----
+
+std::unique_ptr<Executor::Execution> Executor::take_execution() {
+  std::lock_guard lock(mutex_);
+  std::unique_ptr<Execution> execution;
+  if (spare_.empty()) {
+    execution = std::make_unique<Execution>();
+  } else {
+    execution = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  execution->timeline = timeline_;
+  under_way_++;
+  return execution;
+}
+
+void Executor::retire(std::unique_ptr<Execution> execution) {
+  execution->found.clear();
+  execution->operations.clear();
+  execution->stand_ins.clear();
+  execution->timeline.reset();
+  std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(execution));
+  if (--under_way_ == 0) drained_.notify_all();
+}
+
+void Executor::drain() {
+  std::unique_lock lock(mutex_);
+  drained_.wait(lock, [&] { return under_way_ == 0; });
+}
+
+Status Executor::run(const Plan& plan) {
+  std::unique_ptr<Execution> execution = take_execution();
+  execution->plan = plan;
+  if (!collect(*execution)) {
+    retire(std::move(execution));
+    return {};
+  }
+  Status world;
+  if (plan.error != Code::ok) {
+    finish(*execution, {plan.error, plan.error_text});
+  } else {
+    switch (plan.first().kind) {
+      case Kind::add_process_set:
+      case Kind::remove_process_set: world = change_process_sets(*execution); [[fallthrough]];
+      case Kind::barrier:
+      case Kind::join:
+        for (Operation* operation : execution->operations) operation->result = plan.result;
+        finish(*execution, world);
+        break;
+      default:
+        world = prepare(*execution);
+        if (world.ok()) {
+          start(std::move(execution));
+          return transport_.failure();
+        }
+        finish(*execution, world);
+    }
+  }
+  retire(std::move(execution));
+  return world;
+}
+
+// The plan's operations on this rank, in the plan's order.
+bool Executor::collect(Execution& execution) {
+  const Plan& plan = execution.plan;
+  bool changes_sets = plan.first().kind == Kind::add_process_set || plan.first().kind == Kind::remove_process_set;
+  bool is_member = changes_sets || collectives_.contains(plan.first().process_set);
+  for (const AgreedRequest& request : plan.tensors) {
+    OperationTable::Found found = operations_.find(request->process_set, request->name);
+    if (found.submission == nullptr) {
+      // Without the name here: an error that concerns others, a process set of others, or this rank has joined.
+      if (plan.error == Code::ok && is_member && request->kind == Kind::allreduce) stand_in(execution, *request);
+      continue;
+    }
+    execution.operations.push_back(found.operation);
+    execution.found.push_back(std::move(found));
+  }
+  return changes_sets || !execution.operations.empty();
+}
+
+void Executor::stand_in(Execution& execution, const Request& request) {
+  auto submission = std::make_shared<Submission>();
+  Operation& operation = submission->operations.emplace_back();
+  operation.request = request;
+  size_t bytes = bytes_of(request);
+  operation.owned_output.reset(static_cast<std::byte*>(std::calloc(std::max<size_t>(bytes, 1), 1)));
+  operation.input = {.data = operation.owned_output.get(), .dtype = request.dtype, .shape = request.shape};
+  operation.output = operation.input;
+  execution.operations.push_back(&operation);
+  execution.stand_ins.push_back(std::move(submission));
+}
+
+// All ranks have come here, but some may still be inside an earlier plan of a set whose memory is about to be used
+// again; the barrier makes sure that they are not.
+Status Executor::change_process_sets(Execution& execution) {
+  if (Status status = collectives_of(kWorldSet).barrier(); !status.ok()) return status;
+  const Request& request = execution.plan.first();
+  if (request.kind == Kind::remove_process_set) {
+    collectives_.erase(request.process_set);
+    transport_.close_channel(request.process_set);
+    std::lock_guard lock(mutex_);
+    process_sets_.remove(request.process_set);
+    return {};
+  }
+  int32_t id = -1;
+  {
+    std::lock_guard lock(mutex_);
+    id = process_sets_.add(request.ranks);
+  }
+  assert(id == execution.plan.result);
+  Status status = open_process_set(id, request.ranks);
+  if (!status.ok()) transport_.abort(status);
+  return status;
+}
+
+// Everything that must be known before a backend runs.
+Status Executor::prepare(Execution& execution) {
+  const Request& request = execution.plan.first();
+  collectives_of(request.process_set).channel().describe(request.name.c_str());
+  if (rows_may_differ(request.kind)) {
+    if (Status status = exchange_rows(execution); !status.ok()) return status;
+  }
+  for (Operation* operation : execution.operations) {
+    if (request.kind == Kind::broadcast) {
+      std::lock_guard lock(mutex_);
+      operation->root_position = *process_sets_.position(request.process_set, Rank{request.root_rank});
+    }
+    if (Status status = allocate(*operation); !status.ok()) transport_.abort(status);
+  }
+  return transport_.failure();
+}
+
+// allgather: every rank tells its rows of each tensor. alltoall: every rank tells what it sends to each rank.
+Status Executor::exchange_rows(Execution& execution) {
+  HostCollectives& collectives = collectives_of(execution.plan.first().process_set);
+  size_t ranks = static_cast<size_t>(collectives.channel().size());
+  bool gather = execution.plan.first().kind == Kind::allgather;
+  std::vector<int64_t> mine;
+  for (Operation* operation : execution.operations) {
+    if (gather) mine.push_back(operation->input.shape[0]);
+    else mine.insert(mine.end(), operation->sent_rows.begin(), operation->sent_rows.end());
+  }
+  std::vector<int64_t> all(mine.size() * ranks);
+  Status status = collectives.allgather(std::as_bytes(std::span(mine)), reinterpret_cast<std::byte*>(all.data()));
+  if (!status.ok()) return status;
+  size_t self = static_cast<size_t>(collectives.channel().position());
+  for (size_t i = 0; i < execution.operations.size(); i++) {
+    Operation& operation = *execution.operations[i];
+    operation.received_rows.resize(ranks);
+    int64_t total = 0;
+    for (size_t p = 0; p < ranks; p++) {
+      int64_t rows = all[p * mine.size() + (gather ? i : self)];
+      operation.received_rows[p] = rows;
+      total += rows;
+    }
+    if (!gather) operation.largest_rows = *std::max_element(all.begin(), all.end());
+    operation.output.shape = operation.input.shape;
+    operation.output.shape[0] = total;
+  }
+  return {};
+}
+
+Status Executor::allocate(Operation& operation) {
+  if (operation.output.data != nullptr || operation.output.bytes() == 0) return {};
+  if (operation.allocate) {
+    operation.output.data = operation.allocate(operation.output);
+    if (operation.output.data != nullptr) return {};
+    return {Code::unknown, fmt::format("the caller could not allocate the output of {}", operation.request.name)};
+  }
+  void* memory = nullptr;
+  if (::posix_memalign(&memory, kLine, operation.output.bytes()) != 0) {
+    return {Code::unknown,
+            fmt::format("cannot allocate {} bytes for the output of {}", operation.output.bytes(), operation.request.name)};
+  }
+  operation.owned_output.reset(static_cast<std::byte*>(memory));
+  operation.output.data = operation.owned_output.get();
+  return {};
+}
+
+Backend* Executor::backend_for(const Plan& plan) {
+  for (const std::unique_ptr<Backend>& backend : backends_) {
+    if (backend->accepts(plan)) return backend.get();
+  }
+  return nullptr;
+}
+
+void Executor::start(std::unique_ptr<Execution> execution) {
+  Execution* running = execution.release();  // owned by `done` from here on
+  auto done = [this, running](Status status) {
+    std::unique_ptr<Execution> owner(running);
+    finish(*running, status);
+    retire(std::move(owner));
+  };
+  Backend* backend = backend_for(running->plan);
+  if (backend == nullptr) {
+    const Request& request = running->plan.first();
+    done({Code::unknown, fmt::format("no backend can execute {} of {} on device {}", name_of(request.kind), request.name,
+                                     request.device)});
+    return;
+  }
+  if (running->timeline) {
+    for (Operation* operation : running->operations) {
+      const Request& request = operation->request;
+      running->timeline->start(request.name, request.kind, request.reduce_op == ReduceOp::adasum);
+      running->timeline->activity_start(request.name, backend->activity(request.kind));
+    }
+  }
+  for (Operation* operation : running->operations) operation->running = true;
+  backend->run(running->plan, running->operations, done);
+}
+
+void Executor::finish(Execution& execution, const Status& status) {
+  for (OperationTable::Found& found : execution.found) {
+    Operation& operation = *found.operation;
+    if (execution.timeline && execution.plan.error == Code::ok && operation.request.kind <= Kind::reducescatter) {
+      execution.timeline->activity_end(operation.request.name);
+      execution.timeline->end(operation.request.name, operation.request.dtype, operation.output.shape);
+    }
+    if (operations_.finish(found.submission, operation, status)) on_done_(found.submission);
+  }
+}
+
+}  // namespace hvd

@@ -1,0 +1,90 @@
+// Executes plans on this rank: finds the operations, learns sizes that only the other ranks know, allocates outputs,
+// chooses the backend and runs it. Also keeps the process sets and their channels.
+// Thread rule: the thread that drives, except the look-ups marked so.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "backends/backend.h"
+#include "backends/cpu/cpu_backend.h"
+#include "collectives/host_collectives.h"
+#include "engine/operation_table.h"
+#include "engine/timeline.h"
+#include "model/config.h"
+#include "model/plan.h"
+#include "model/process_sets.h"
+#include "model/world.h"
+#include "transport/transport.h"
+
+namespace hvd {
+
+class Executor {
+ public:
+  // `on_done` is told of every submission that is done, from the thread that finished it.
+  static Result<std::unique_ptr<Executor>> create(const World& world, const Config& config, Transport& transport,
+                                                  OperationTable& operations,
+                                                  std::function<void(const SubmissionRef&)> on_done);
+
+  // Executes one plan. Not ok: the world has failed.
+  Status run(const Plan& plan);
+  void apply(const Tuning& tuning);
+  // Waits until no backend holds a plan of this rank any more.
+  void drain();
+
+  void set_timeline(std::shared_ptr<Timeline> timeline);  // any thread; null: none
+  std::shared_ptr<Timeline> timeline() const;             // any thread
+
+  // Any thread.
+  std::optional<std::vector<int32_t>> members(int32_t process_set) const;
+  std::vector<int32_t> process_set_ids() const;
+
+ private:
+  // A plan under way: what must stay until its backend is done.
+  struct Execution {
+    Plan plan;
+    std::vector<OperationTable::Found> found;
+    std::vector<Operation*> operations;
+    std::vector<SubmissionRef> stand_ins;  // zeros that a joined rank contributes
+    std::shared_ptr<Timeline> timeline;
+  };
+
+  Executor(const World& world, Transport& transport, OperationTable& operations,
+           std::function<void(const SubmissionRef&)> on_done);
+
+  bool collect(Execution& execution);  // false: this rank has no part in the plan
+  void stand_in(Execution& execution, const Request& request);
+  Status change_process_sets(Execution& execution);
+  Status exchange_rows(Execution& execution);
+  Status allocate(Operation& operation);
+  Status prepare(Execution& execution);
+  void start(std::unique_ptr<Execution> execution);
+  void finish(Execution& execution, const Status& status);
+  void retire(std::unique_ptr<Execution> execution);
+  std::unique_ptr<Execution> take_execution();
+  Status open_process_set(int32_t id, const std::vector<int32_t>& ranks);
+  Backend* backend_for(const Plan& plan);
+  HostCollectives& collectives_of(int32_t process_set) { return *collectives_.at(process_set); }
+
+  World world_;
+  Transport& transport_;
+  OperationTable& operations_;
+  std::function<void(const SubmissionRef&)> on_done_;
+  std::map<int32_t, std::unique_ptr<HostCollectives>> collectives_;
+  std::vector<std::unique_ptr<Backend>> backends_;  // asked in order; the built-in one is last
+  size_t one_shot_limit_;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable drained_;
+  ProcessSets process_sets_;
+  std::shared_ptr<Timeline> timeline_;
+  std::vector<std::unique_ptr<Execution>> spare_;
+  int32_t under_way_ = 0;
+};
+
+}  // namespace hvd

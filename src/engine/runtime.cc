@@ -1,0 +1,201 @@
+#include "engine/runtime.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.h"
+#include "rendezvous/host_meeting.h"
+#include "rendezvous/world.h"
+#include "transport/shared_memory.h"
+
+namespace hvd {
+namespace {
+
+Status not_initialized() { return {Code::not_initialized, "Horovod has not been initialized; use hvd.init()."}; }
+
+Status forked_away() {
+  return {Code::not_initialized,
+          "this process was forked from one that had called hvd.init(); Horovod belongs to the parent. Call hvd.init() only "
+          "in the processes that horovodrun starts, or start children with the spawn method"};
+}
+
+Status check_ranks(const std::vector<int32_t>& sorted, int32_t world_size) {
+  if (sorted.empty()) return {Code::invalid_argument, "a process set needs at least one rank"};
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return {Code::invalid_argument, "a process set names a rank twice"};
+  }
+  if (sorted.front() < 0 || sorted.back() >= world_size) {
+    return {Code::invalid_argument, fmt::format("a process set names rank {}, but the ranks are 0 to {}",
+                                                sorted.front() < 0 ? sorted.front() : sorted.back(), world_size - 1)};
+  }
+  return {};
+}
+
+Status run_alone(Engine& engine, Request request, int32_t& result) {
+  std::vector<Operation> operations(1);
+  operations[0].request = std::move(request);
+  auto submission = engine.submit(std::move(operations), nullptr, true);
+  if (!submission.ok()) return submission.status();
+  engine.wait(*submission, kNever);
+  result = (*submission)->operations[0].result;
+  engine.operations().release((*submission)->handle);
+  return (*submission)->status;
+}
+
+Request add_request(std::vector<int32_t> ranks) {
+  return {.name = "process_set.add", .kind = Kind::add_process_set, .ranks = std::move(ranks)};
+}
+
+}  // namespace
+
+Runtime& Runtime::instance() {
+  static Runtime* runtime = new Runtime();
+  return *runtime;
+}
+
+Runtime::Runtime() {
+  ::pthread_atfork(nullptr, nullptr, [] { instance().leave_child(); });
+}
+
+// Runs in a child that has one thread and must not wait for locks the parent's other threads held. Closing the
+// descriptors matters: a child that outlives its parent would otherwise hide the parent's death from the other ranks.
+void Runtime::leave_child() {
+  if (engine_ == nullptr) return;
+  for (int fd : descriptors_) ::close(fd);
+  descriptors_.clear();
+  new (&mutex_) std::shared_mutex();
+  new (&life_mutex_) std::mutex();
+  new std::shared_ptr<Engine>(std::move(engine_));  // leaked: its threads do not exist here
+  engine_ = nullptr;
+  forked_ = true;
+}
+
+Result<std::shared_ptr<Engine>> Runtime::engine() const {
+  std::shared_lock lock(mutex_);
+  if (engine_ == nullptr) return forked_ ? forked_away() : not_initialized();
+  return engine_;
+}
+
+bool Runtime::is_initialized() const {
+  std::shared_lock lock(mutex_);
+  return engine_ != nullptr;
+}
+
+Result<std::shared_ptr<Engine>> Runtime::create_engine() {
+  auto config = config_from_environment();
+  if (!config.ok()) return config.status();
+  set_log_settings(config->log);
+  auto world = world_from_config(*config, Generation{generations_++});
+  if (!world.ok()) return world.status();
+  UniqueFd memory;
+  if (world->rank == 0) {
+    auto created = create_shared_memory(ControlBlock::bytes(world->local_size));
+    if (!created.ok()) return created.status();
+    memory = std::move(*created);
+  }
+  auto group = meet_on_host(*world, std::move(memory), seconds(config->start_timeout));
+  if (!group.ok()) return group.status();
+  auto engine = Engine::create(*world, *config, std::move(*group));
+  if (!engine.ok()) return engine.status();
+  dynamic_process_sets_ = config->dynamic_process_sets;
+  return std::shared_ptr<Engine>(std::move(*engine));
+}
+
+Status Runtime::init(const std::vector<std::vector<int32_t>>& sets) {
+  std::lock_guard life(life_mutex_);
+  if (is_initialized()) return {};
+  if (forked_) return forked_away();
+  auto engine = create_engine();
+  if (!engine.ok()) return engine.status();
+  {
+    std::unique_lock lock(mutex_);
+    engine_ = *engine;
+    descriptors_ = engine_->descriptors();
+  }
+  return add_static_sets(**engine, sets);
+}
+
+// A set that repeats another is refused but leaves the world standing; one that makes no sense, or that the ranks do
+// not agree on, ends it.
+Status Runtime::add_static_sets(Engine& engine, const std::vector<std::vector<int32_t>>& sets) {
+  std::set<std::vector<int32_t>> seen;
+  std::vector<std::vector<int32_t>> sorted_sets;
+  Status repeated;
+  for (std::vector<int32_t> ranks : sets) {
+    std::sort(ranks.begin(), ranks.end());
+    Status status = check_ranks(ranks, engine.world().size);
+    if (!status.ok()) {
+      log_error("{}", status.message());
+      shutdown_locked();
+      return status;
+    }
+    bool is_world = ranks.size() == static_cast<size_t>(engine.world().size);
+    if (is_world || !seen.insert(ranks).second) {
+      repeated = {Code::invalid_argument, "two process sets have the same ranks, or one has those of the global set"};
+    }
+    sorted_sets.push_back(std::move(ranks));
+  }
+  if (!repeated.ok()) return repeated;
+  for (std::vector<int32_t>& ranks : sorted_sets) {
+    int32_t id = -1;
+    Status status = run_alone(engine, add_request(std::move(ranks)), id);
+    if (!status.ok()) {
+      log_error("{}", status.message());
+      shutdown_locked();
+      return {Code::invalid_argument, std::string(status.message())};
+    }
+  }
+  return {};
+}
+
+void Runtime::shutdown() {
+  std::lock_guard life(life_mutex_);
+  shutdown_locked();
+}
+
+void Runtime::shutdown_locked() {
+  std::shared_ptr<Engine> engine;
+  {
+    std::unique_lock lock(mutex_);
+    engine.swap(engine_);
+    descriptors_.clear();
+  }
+  if (engine) engine->shutdown();
+}
+
+Result<int32_t> Runtime::add_process_set(std::vector<int32_t> ranks) {
+  auto engine = this->engine();
+  if (!engine.ok()) return engine.status();
+  if (!dynamic_process_sets_) {
+    return Status(Code::invalid_argument,
+                  "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
+  }
+  std::sort(ranks.begin(), ranks.end());
+  if (Status status = check_ranks(ranks, (*engine)->world().size); !status.ok()) return status;
+  int32_t id = -1;
+  Status status = run_alone(**engine, add_request(std::move(ranks)), id);
+  if (status.code() == Code::precondition) return Status(Code::invalid_argument, std::string(status.message()));
+  if (!status.ok()) return status;
+  return id;
+}
+
+Result<bool> Runtime::remove_process_set(int32_t id) {
+  auto engine = this->engine();
+  if (!engine.ok()) return engine.status();
+  if (!dynamic_process_sets_) {
+    return Status(Code::invalid_argument,
+                  "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
+  }
+  if (id == kWorldSet || !(*engine)->executor().members(id)) return false;
+  int32_t result = 0;
+  Status status =
+      run_alone(**engine, {.name = "process_set.remove", .kind = Kind::remove_process_set, .process_set = id}, result);
+  if (!status.ok()) return status;
+  return true;
+}
+
+}  // namespace hvd

@@ -1,0 +1,44 @@
+// The one mutable global of the library: the engine behind the C ABI, its beginning, its end, and what a fork does to it.
+// Thread rule: any thread.
+#pragma once
+
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace hvd {
+
+class Runtime {
+ public:
+  static Runtime& instance();  // never destroyed: a thread may still be inside at exit
+
+  // Collective. Does nothing when initialised. `sets` become the process sets 1, 2, ...
+  Status init(const std::vector<std::vector<int32_t>>& sets);
+  void shutdown();
+  // The engine, or why there is none. The engine stays valid while the caller holds it.
+  Result<std::shared_ptr<Engine>> engine() const;
+  bool is_initialized() const;
+
+  // Collective over the world; see horovod.h.
+  Result<int32_t> add_process_set(std::vector<int32_t> ranks);
+  Result<bool> remove_process_set(int32_t id);
+
+ private:
+  Runtime();
+  Result<std::shared_ptr<Engine>> create_engine();
+  void shutdown_locked();  // with life_mutex_ held
+  Status add_static_sets(Engine& engine, const std::vector<std::vector<int32_t>>& sets);
+  void leave_child();  // in a forked child: the world is the parent's alone
+
+  std::mutex life_mutex_;            // one init or shutdown at a time
+  mutable std::shared_mutex mutex_;  // guards what follows
+  std::shared_ptr<Engine> engine_;
+  std::vector<int> descriptors_;     // that a forked child closes
+  bool dynamic_process_sets_ = false;
+  bool forked_ = false;
+  uint64_t generations_ = 0;
+};
+
+}  // namespace hvd

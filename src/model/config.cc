@@ -1,0 +1,342 @@
+#include "model/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <variant>
+
+#include "model/plan.h"
+
+namespace hvd {
+namespace {
+
+struct Negated {  // true switches the flag off
+  bool* flag;
+};
+struct HexKey {
+  std::string* digits;
+};
+
+// Where a knob's value goes; the type also says how its text is read.
+using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*, Negated,
+                          std::string*, HexKey, std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
+
+struct Range {
+  double low = 0, high = 0;  // both allowed; every bound is a whole number below 2^53, so exact
+  int64_t multiple_of = 1;
+};
+
+struct Knob {
+  const char* name;
+  Slot (*slot)(Config&);
+  Range range;       // of numbers; other types are described by their slot
+  const char* text;  // one sentence
+};
+
+constexpr double kMaxRanks = 1 << 20;
+constexpr double kMaxBytes = int64_t{1} << 40;
+constexpr double kMaxSeconds = 1e9;
+constexpr double kMaxCount = 1e9;
+constexpr int64_t kCacheLine = 64;
+constexpr int64_t kDefaultCacheCapacity = 1024;
+
+// Defaults are those of Config, and of Tuning where Config leaves the choice to the tuner.
+// clang-format off
+constexpr Knob kKnobs[] = {
+    {"HOROVOD_RANK", [](Config& c) -> Slot { return &c.rank; }, {0, kMaxRanks - 1},
+     "This process's rank in the world; the launcher sets it."},
+    {"HOROVOD_SIZE", [](Config& c) -> Slot { return &c.size; }, {1, kMaxRanks},
+     "Ranks in the world; the launcher sets it."},
+    {"HOROVOD_LOCAL_RANK", [](Config& c) -> Slot { return &c.local_rank; }, {0, kMaxRanks - 1},
+     "This process's place among the ranks of its host; the launcher sets it."},
+    {"HOROVOD_LOCAL_SIZE", [](Config& c) -> Slot { return &c.local_size; }, {1, kMaxRanks},
+     "Ranks on this host; the launcher sets it."},
+    {"HOROVOD_CROSS_RANK", [](Config& c) -> Slot { return &c.cross_rank; }, {0, kMaxRanks - 1},
+     "This host's place among the hosts that have this local rank; the launcher sets it."},
+    {"HOROVOD_CROSS_SIZE", [](Config& c) -> Slot { return &c.cross_size; }, {1, kMaxRanks},
+     "Hosts that have this local rank; the launcher sets it."},
+    {"HOROVOD_HOSTNAME", [](Config& c) -> Slot { return &c.hostname; }, {},
+     "Name of this host; ranks with the same name share memory."},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", [](Config& c) -> Slot { return &c.rendezvous_addr; }, {},
+     "Address of the rendezvous server; unset means a world of one process."},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", [](Config& c) -> Slot { return &c.rendezvous_port; }, {-1, 65535},
+     "Port of the rendezvous server."},
+    {"_HOROVOD_SECRET_KEY", [](Config& c) -> Slot { return HexKey{&c.secret_key}; }, {},
+     "Key of the job, which authenticates every connection; the launcher sets it."},
+    {"HOROVOD_START_TIMEOUT", [](Config& c) -> Slot { return &c.start_timeout; }, {0, kMaxSeconds},
+     "Seconds that the ranks have to find each other."},
+
+    {"HOROVOD_FUSION_THRESHOLD", [](Config& c) -> Slot { return &c.fusion_threshold; }, {0, kMaxBytes},
+     "Tensors are fused up to this many bytes; 0 switches fusion off."},
+    {"HOROVOD_CYCLE_TIME", [](Config& c) -> Slot { return &c.cycle_time_ms; }, {0, 60000},
+     "Milliseconds to linger for more tensors before fusing; 0 runs whatever is ready at once."},
+    {"HOROVOD_CACHE_CAPACITY", [](Config& c) -> Slot { return &c.cache_capacity; }, {0, kMaxCount},
+     "Tensor names whose negotiation is remembered; 0 switches the cache off."},
+    {"HOROVOD_DISABLE_GROUP_FUSION", [](Config& c) -> Slot { return &c.disable_group_fusion; }, {},
+     "Fuse grouped tensors only within their group."},
+    {"HOROVOD_DYNAMIC_PROCESS_SETS", [](Config& c) -> Slot { return &c.dynamic_process_sets; }, {},
+     "Allow adding and removing process sets after init."},
+
+    {"HOROVOD_STALL_CHECK_DISABLE", [](Config& c) -> Slot { return Negated{&c.stall_check}; }, {},
+     "Do not look for tensors that only some ranks have submitted."},
+    {"HOROVOD_STALL_CHECK_TIME_SECONDS", [](Config& c) -> Slot { return &c.stall_warning_time; }, {0, kMaxSeconds},
+     "Warn about tensors that some ranks have not submitted for this many seconds."},
+    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", [](Config& c) -> Slot { return &c.stall_shutdown_time; }, {0, kMaxSeconds},
+     "Shut down when a tensor is stalled for this many seconds; 0 means never."},
+    {"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS", [](Config& c) -> Slot { return &c.collective_timeout; }, {0, kMaxSeconds},
+     "Fail a collective that takes more than this many seconds; 0 means never."},
+
+    {"HOROVOD_SHM_RING_BYTES", [](Config& c) -> Slot { return &c.shm_ring_bytes; }, {64, kMaxBytes, kCacheLine},
+     "Shared memory of each rank that small tensors rotate through, in bytes."},
+    {"HOROVOD_SHM_CHUNK_BYTES", [](Config& c) -> Slot { return &c.shm_chunk_bytes; }, {64, kMaxBytes, kCacheLine},
+     "Large tensors go through shared memory in chunks of this many bytes."},
+    {"HOROVOD_SHM_CHUNKS", [](Config& c) -> Slot { return &c.shm_chunks; }, {1, 65536},
+     "Chunks in flight."},
+    {"HOROVOD_ONE_SHOT_LIMIT", [](Config& c) -> Slot { return &c.one_shot_limit; }, {0, kMaxBytes},
+     "Tensors of up to this many bytes are exchanged in one step instead of through the chunk pipeline."},
+    {"HOROVOD_SPIN_US", [](Config& c) -> Slot { return &c.spin_us; }, {0, 1e9},
+     "Microseconds to spin before yielding the core."},
+    {"HOROVOD_YIELD_US", [](Config& c) -> Slot { return &c.yield_us; }, {0, 1e9},
+     "Microseconds to yield the core before sleeping."},
+
+    {"HOROVOD_TIMELINE", [](Config& c) -> Slot { return &c.timeline; }, {},
+     "File that the timeline is written to from init on; DYNAMIC waits for start_timeline."},
+    {"HOROVOD_TIMELINE_MARK_CYCLES", [](Config& c) -> Slot { return &c.timeline_mark_cycles; }, {},
+     "Mark the cycles in the timeline."},
+    {"HOROVOD_TIMELINE_ALL_RANKS", [](Config& c) -> Slot { return &c.timeline_all_ranks; }, {},
+     "Record a timeline on every rank, not on rank 0 only."},
+    {"HOROVOD_AUTOTUNE", [](Config& c) -> Slot { return &c.autotune; }, {},
+     "Tune the knobs that are not set while the job runs."},
+    {"HOROVOD_AUTOTUNE_LOG", [](Config& c) -> Slot { return &c.autotune_log; }, {},
+     "File that the autotuner's samples are written to, as CSV."},
+    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", [](Config& c) -> Slot { return &c.autotune_warmup_samples; }, {0, kMaxCount},
+     "Samples that the autotuner discards before it starts."},
+    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", [](Config& c) -> Slot { return &c.autotune_steps_per_sample; },
+     {1, kMaxCount}, "Training steps in one sample of the autotuner."},
+    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", [](Config& c) -> Slot { return &c.autotune_bayes_opt_max_samples; },
+     {1, 1000}, "Samples that the autotuner takes before it settles on the best."},
+    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
+     [](Config& c) -> Slot { return &c.autotune_gaussian_process_noise; }, {0, 1},
+     "How noisy the autotuner takes its samples to be."},
+    {"HOROVOD_LOG_LEVEL", [](Config& c) -> Slot { return &c.log.level; }, {},
+     "Least level of the lines that are logged; anything else means warning."},
+    {"HOROVOD_LOG_HIDE_TIME", [](Config& c) -> Slot { return &c.log.hide_time; }, {},
+     "Leave the time out of log lines."},
+
+    {"HOROVOD_BACKENDS", [](Config& c) -> Slot { return &c.backends; }, {},
+     "Libraries of additional backends, tried in this order before the built-in one."},
+    {"HOROVOD_THREAD_AFFINITY", [](Config& c) -> Slot { return &c.thread_affinity; }, {0, 65535},
+     "Cores that the engine threads are bound to, one for each local rank."},
+};
+// clang-format on
+
+constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warning", "error", "fatal"};
+
+std::string text_of(const Range& range) {
+  std::string text = fmt::format("{:.0f} to {:.0f}", range.low, range.high);
+  return range.multiple_of > 1 ? fmt::format("{}, a multiple of {}", text, range.multiple_of) : text;
+}
+
+template <class Number>
+bool read_number(std::string_view text, const Range& range, Number& out) {
+  Number value{};
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return false;
+  // Comparing this way round refuses a NaN. Integers of more than 53 bits may be rounded here, but never into the
+  // range.
+  if (!(static_cast<double>(value) >= range.low && static_cast<double>(value) <= range.high)) return false;
+  if constexpr (std::is_integral_v<Number>) {
+    if (value % static_cast<Number>(range.multiple_of) != 0) return false;
+  }
+  out = value;
+  return true;
+}
+
+// As strtol reads it, so that text such as "true" is 0.
+bool read_flag(const char* text) { return std::strtol(text, nullptr, 10) > 0; }
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    size_t length = std::min(text.find(separator), text.size());
+    if (length > 0) parts.emplace_back(text.substr(0, length));
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+  return parts;
+}
+
+bool is_hex(std::string_view text) {
+  return text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
+}
+
+// Reads a variable's value into its slot.
+struct Reader {
+  const char* value;
+  const Range& range;
+
+  template <class Number>
+  bool operator()(Number* out) const {
+    return read_number(value, range, *out);
+  }
+  template <class Number>
+  bool operator()(std::optional<Number>* out) const {
+    return read_number(value, range, out->emplace());
+  }
+  bool operator()(bool* out) const {
+    *out = read_flag(value);
+    return true;
+  }
+  bool operator()(Negated out) const {
+    *out.flag = !read_flag(value);
+    return true;
+  }
+  bool operator()(std::string* out) const {
+    *out = value;
+    return true;
+  }
+  bool operator()(HexKey out) const {
+    *out.digits = value;
+    return is_hex(value);
+  }
+  bool operator()(std::vector<std::string>* out) const {
+    *out = split(value, ':');
+    return true;
+  }
+  bool operator()(std::vector<int32_t>* out) const {
+    for (const std::string& part : split(value, ',')) {
+      if (!read_number(part, range, out->emplace_back())) return false;
+    }
+    return true;
+  }
+  bool operator()(LogLevel* out) const {
+    std::string lower(value);
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    const auto* found = std::find(std::begin(kLogLevels), std::end(kLogLevels), lower);
+    *out = found == std::end(kLogLevels) ? LogLevel::warning : static_cast<LogLevel>(found - std::begin(kLogLevels));
+    return true;
+  }
+};
+
+// The values that a slot takes, for people.
+struct RangeText {
+  const Range& range;
+
+  template <class Number>
+  std::string operator()(Number*) const {
+    return text_of(range);
+  }
+  std::string operator()(bool*) const { return "0 or 1"; }
+  std::string operator()(Negated) const { return "0 or 1"; }
+  std::string operator()(std::string*) const { return "text"; }
+  std::string operator()(HexKey) const { return "an even number of hexadecimal digits"; }
+  std::string operator()(std::vector<std::string>*) const { return "paths separated by colons"; }
+  std::string operator()(std::vector<int32_t>*) const { return text_of(range) + ", separated by commas"; }
+  std::string operator()(LogLevel*) const { return fmt::format("{}", fmt::join(kLogLevels, ", ")); }
+};
+
+// What a slot of a default Config holds; empty: unset.
+struct DefaultText {
+  template <class Number>
+  std::string operator()(Number* value) const {
+    return fmt::format("{}", *value);
+  }
+  template <class Number>
+  std::string operator()(std::optional<Number>* value) const {
+    return fmt::format("{}", value->value());
+  }
+  std::string operator()(bool* value) const { return *value ? "1" : "0"; }
+  std::string operator()(Negated value) const { return *value.flag ? "0" : "1"; }
+  std::string operator()(std::string* value) const { return *value; }
+  std::string operator()(HexKey value) const { return *value.digits; }
+  std::string operator()(std::vector<std::string>* value) const { return fmt::format("{}", fmt::join(*value, ":")); }
+  std::string operator()(std::vector<int32_t>* value) const { return fmt::format("{}", fmt::join(*value, ",")); }
+  std::string operator()(LogLevel* value) const { return std::string(kLogLevels[static_cast<size_t>(*value)]); }
+};
+
+Config default_config() {
+  Config config;
+  config.fusion_threshold = Tuning{}.fusion_threshold;
+  config.cycle_time_ms = Tuning{}.cycle_time_ms;
+  config.cache_capacity = kDefaultCacheCapacity;
+  config.one_shot_limit = Tuning{}.one_shot_limit;
+  return config;
+}
+
+Status bad_value(const Knob& knob, const char* value, Config& config) {
+  Slot slot = knob.slot(config);
+  std::string allowed = std::visit(RangeText{knob.range}, slot);
+  if (std::holds_alternative<HexKey>(slot)) {  // a key is never shown
+    return {Code::invalid_argument, fmt::format("{} must be {}", knob.name, allowed)};
+  }
+  return {Code::invalid_argument, fmt::format("{}={} is not valid: it must be {}", knob.name, value, allowed)};
+}
+
+Status check_place(const char* rank_name, int32_t rank, const char* size_name, int32_t size) {
+  if (rank < size) return {};
+  return {Code::invalid_argument, fmt::format("{}={} must be less than {}={}", rank_name, rank, size_name, size)};
+}
+
+Status check_limit(const char* name, int64_t value, const char* limit_name, int64_t limit) {
+  if (value <= limit) return {};
+  return {Code::invalid_argument, fmt::format("{}={} must not exceed {}={}", name, value, limit_name, limit)};
+}
+
+// What holds between knobs.
+Status check_together(const Config& c) {
+  for (const Status& check : {check_place("HOROVOD_RANK", c.rank, "HOROVOD_SIZE", c.size),
+                              check_place("HOROVOD_LOCAL_RANK", c.local_rank, "HOROVOD_LOCAL_SIZE", c.local_size),
+                              check_place("HOROVOD_CROSS_RANK", c.cross_rank, "HOROVOD_CROSS_SIZE", c.cross_size),
+                              check_limit("HOROVOD_LOCAL_SIZE", c.local_size, "HOROVOD_SIZE", c.size),
+                              check_limit("HOROVOD_CROSS_SIZE", c.cross_size, "HOROVOD_SIZE", c.size),
+                              check_limit("HOROVOD_ONE_SHOT_LIMIT", c.one_shot_limit.value_or(0),
+                                          "HOROVOD_SHM_RING_BYTES", c.shm_ring_bytes)}) {
+    if (!check.ok()) return check;
+  }
+  if (!c.rendezvous_addr.empty() && c.rendezvous_port <= 0) {
+    return {Code::invalid_argument,
+            fmt::format("HOROVOD_GLOO_RENDEZVOUS_ADDR={} needs HOROVOD_GLOO_RENDEZVOUS_PORT", c.rendezvous_addr)};
+  }
+  if (!c.thread_affinity.empty() && c.thread_affinity.size() < static_cast<size_t>(c.local_size)) {
+    return {Code::invalid_argument,
+            fmt::format("HOROVOD_THREAD_AFFINITY={} must name a core for each of the {} local ranks",
+                        fmt::join(c.thread_affinity, ","), c.local_size)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Config> parse_config(const std::function<const char*(const char* name)>& lookup) {
+  Config config;
+  for (const Knob& knob : kKnobs) {
+    const char* value = lookup(knob.name);
+    if (value == nullptr || *value == '\0') continue;  // `NAME= command` unsets in a shell's eyes
+    if (!std::visit(Reader{value, knob.range}, knob.slot(config))) return bad_value(knob, value, config);
+  }
+  if (Status status = check_together(config); !status.ok()) return status;
+  return config;
+}
+
+Result<Config> config_from_environment() {
+  return parse_config([](const char* name) { return std::getenv(name); });
+}
+
+std::string knobs_json() {
+  Config defaults = default_config();
+  auto knobs = nlohmann::ordered_json::array();
+  for (const Knob& knob : kKnobs) {
+    Slot slot = knob.slot(defaults);
+    knobs.push_back({{"name", knob.name},
+                     {"default", std::visit(DefaultText{}, slot)},
+                     {"range", std::visit(RangeText{knob.range}, slot)},
+                     {"text", knob.text}});
+  }
+  return knobs.dump(1);
+}
+
+}  // namespace hvd

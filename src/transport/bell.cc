@@ -1,0 +1,56 @@
+#include "transport/bell.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace hvd {
+
+Result<UniqueFd> create_bell() {
+  UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell) return system_error("cannot create an eventfd", "");
+  return bell;
+}
+
+void ring(const UniqueFd& bell) {
+  uint64_t one = 1;
+  // Fails only with EAGAIN, when the bell rings already.
+  [[maybe_unused]] ssize_t written = ::write(bell.get(), &one, sizeof one);
+}
+
+void silence(const UniqueFd& bell) {
+  uint64_t count = 0;
+  [[maybe_unused]] ssize_t taken = ::read(bell.get(), &count, sizeof count);
+}
+
+Result<Sleeper> Sleeper::create(const UniqueFd& bell, const std::vector<UniqueFd>& sockets) {
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return system_error("cannot create an epoll set", "");
+  auto watch = [&](const UniqueFd& fd) {
+    epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = fd.get()}};
+    return ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
+  };
+  if (!watch(bell)) return system_error("cannot watch a bell", "");
+  for (const UniqueFd& socket : sockets) {
+    if (socket && !watch(socket)) return system_error("cannot watch a peer's socket", "");
+  }
+  return Sleeper(std::move(epoll));
+}
+
+void Sleeper::wait(TimePoint until) const {
+  int milliseconds = -1;
+  if (until != kNever) {
+    double left = seconds_of(until - Clock::now());
+    milliseconds = static_cast<int>(std::clamp(std::ceil(left * 1e3), 0.0, 1e6));
+  }
+  epoll_event event{};
+  ::epoll_wait(epoll_.get(), &event, 1, milliseconds);  // EINTR is one more reason to look again
+}
+
+void Sleeper::forget(const UniqueFd& socket) const {
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+}
+
+}  // namespace hvd

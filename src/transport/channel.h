@@ -1,0 +1,111 @@
+// The staging memory that the ranks of one process set share, and its flags. Collectives are written in terms of it.
+//
+// Vocabulary. A *step* is a one-hop exchange: every rank posts up to shape.one_shot bytes in its *slot* and reads the
+// slots of the others. A slot is a header line (step number, up to 56 bytes inline) plus, for more, room in the rank's
+// *ring*. A *chunk* is a piece of a large exchange: `in` is what a rank offers to others, `out` what it made from it;
+// a rank has shape.chunks of each in flight.
+//
+// Ordering. Each location has one writer. A step number or counter is stored with release after the bytes it
+// announces and loaded with acquire before they are read.
+//  - Slot reuse: a rank posts step s only after it has read every slot of step s-1, and so has seen all posts of s-1,
+//    which their ranks made after reading everything of s-2. A slot that is written again was last used two or more
+//    steps ago, because a ring holds at least four of the largest slots: nobody reads it any more.
+//  - Chunk reuse: see wait_chunk_free().
+//
+// Thread rule: one caller at a time, the thread that drives.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "transport/shared_memory.h"
+
+namespace hvd {
+
+class Transport;
+
+struct ChannelShape {
+  size_t ring = 4 << 20;
+  size_t chunk = 128 << 10;
+  size_t chunks = 16;
+  size_t headers = 4096;  // header lines a rank rotates through
+};
+
+class Channel {
+ public:
+  // `base` makes step numbers and counters larger than any that was ever stored at this place before.
+  Channel(Transport& transport, Mapping memory, size_t offset, ChannelShape shape, std::vector<int32_t> ranks,
+          int32_t position, uint64_t base);
+
+  static size_t bytes(const ChannelShape& shape, size_t ranks);
+
+  int32_t position() const { return position_; }
+  int32_t size() const { return static_cast<int32_t>(ranks_.size()); }
+  const ChannelShape& shape() const { return shape_; }
+  size_t largest_slot() const { return shape_.ring / 4; }
+  void describe(const char* what) { what_ = what; }  // names the operation under way, for reports; must stay valid
+
+  // ---- steps ----
+  void begin_step(size_t bytes);  // the same bytes, at most largest_slot(), on every rank
+  std::byte* slot() { return slot_address(position_); }
+  void post();                    // the slot is complete
+  Status await(int32_t position);
+  const std::byte* slot_of(int32_t position) const { return slot_address(position); }
+  Status barrier();               // an empty step
+
+  // ---- chunks ----
+  // Numbers run on over operations: an operation of n chunks uses first_chunk() .. first_chunk() + n - 1 and ends with
+  // finish_chunks(n), on every rank.
+  uint64_t first_chunk() const { return next_chunk_; }
+  std::byte* in(int32_t position, uint64_t chunk) const { return chunk_address(position, chunk, 0); }
+  std::byte* out(int32_t position, uint64_t chunk) const { return chunk_address(position, chunk, shape_.chunks); }
+  void post_in(uint64_t chunk);
+  void post_out(uint64_t chunk);  // also: this rank needs nobody's `in` of this chunk any more
+  Status await_in(int32_t position, uint64_t chunk);
+  Status await_out(int32_t position, uint64_t chunk);
+  // Before `in` of a chunk is written: everybody has posted `out` of the chunk that used the place before, so nobody
+  // reads that `in` any more. `out` places need no check of their own if a rank reads the others' `out` of chunk c
+  // before it posts `in` of c + chunks, which the pipelines here do (they are at most two chunks ahead).
+  Status wait_chunk_free(uint64_t chunk);
+  void finish_chunks(uint64_t count);
+
+ private:
+  friend class Transport;
+  struct RankFlags {
+    Flag in, out;
+  };
+  Status wait_flag(const std::atomic<uint64_t>& flag, uint64_t value, int32_t position);
+  std::byte* rank_memory(int32_t position) const { return memory_.data() + static_cast<size_t>(position) * rank_bytes_; }
+  RankFlags& flags(int32_t position) const { return *reinterpret_cast<RankFlags*>(rank_memory(position)); }
+  std::byte* header(int32_t position) const {
+    return rank_memory(position) + sizeof(RankFlags) + (step_ % shape_.headers) * kLine;
+  }
+  std::atomic<uint64_t>& header_step(int32_t position) const {
+    return *reinterpret_cast<std::atomic<uint64_t>*>(header(position));
+  }
+  std::byte* slot_address(int32_t position) const {
+    return inline_ ? header(position) + sizeof(uint64_t) : rank_memory(position) + ring_offset_ + ring_position_;
+  }
+  std::byte* chunk_address(int32_t position, uint64_t chunk, size_t first) const {
+    return rank_memory(position) + chunks_offset_ + (first + chunk % shape_.chunks) * shape_.chunk;
+  }
+
+  Transport& transport_;
+  Mapping memory_;
+  size_t offset_;  // of the mapping in the memory object
+  ChannelShape shape_;
+  std::vector<int32_t> ranks_;  // of the transport, by position
+  int32_t position_;
+  size_t rank_bytes_, ring_offset_, chunks_offset_;
+  uint64_t step_;
+  uint64_t next_chunk_;
+  size_t ring_position_ = 0, ring_next_ = 0;
+  bool inline_ = true;
+  uint64_t freed_ = 0;  // all ranks are known to have posted `out` of the chunks before this one
+  const char* what_ = "";
+};
+
+}  // namespace hvd

@@ -1,0 +1,87 @@
+// What the ranks of one host share: one memory object and how it is laid out. The control part is mapped once; the
+// staging memory of each process set (Channel) is a range of the same object, mapped when the set appears.
+// The object is a memfd: it has no name, no size limit of /dev/shm applies, and it is gone with its last process.
+// Thread rule: plain layout; who writes what is said at each field.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/fd.h"
+#include "base/status.h"
+
+namespace hvd {
+
+inline constexpr size_t kLine = 64;         // what cores exchange
+inline constexpr size_t kLinePair = 128;    // prefetchers fetch two: flags of different writers keep that distance
+inline constexpr size_t kMaxLocalRanks = 128;
+inline constexpr size_t kUpRingBytes = 32 << 10;    // each rank to the root
+inline constexpr size_t kDownRingBytes = 256 << 10; // the root to all
+
+enum class Activity : uint32_t {
+  driving,  // a thread of the process looks at shared memory all the time: needs no bell
+  idle,     // nobody looks; the engine thread sleeps and wants a bell for control messages
+  blocked,  // asleep inside a wait: wants a bell for anything
+};
+
+struct alignas(kLinePair) Flag {
+  std::atomic<uint64_t> value{0};
+};
+
+// Written by the rank it belongs to.
+struct RankBlock {
+  alignas(kLinePair) std::atomic<Activity> activity{Activity::idle};
+  Flag up_written;  // bytes ever put into the up ring
+  Flag down_read;   // bytes ever taken from the down ring
+  alignas(kLinePair) std::byte up_ring[kUpRingBytes];
+};
+
+struct ControlBlock {
+  // The first failure; 0: none, 1: being written, 2: the fields below are valid.
+  alignas(kLinePair) std::atomic<uint32_t> failed{0};
+  int32_t failure_code = 0;
+  char failure_text[512] = {};
+  alignas(kLinePair) std::atomic<uint32_t> blocked{0};  // how many ranks are Activity::blocked
+  Flag down_written;                                    // written by the root
+  Flag up_read[kMaxLocalRanks];                         // written by the root
+  alignas(kLinePair) std::byte down_ring[kDownRingBytes];
+  RankBlock ranks[1];  // really one per rank
+
+  static size_t bytes(int32_t ranks) {
+    return sizeof(ControlBlock) + static_cast<size_t>(ranks - 1) * sizeof(RankBlock);
+  }
+};
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<Activity>::is_always_lock_free);
+
+// Owner of one mapping.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(std::byte* data, size_t size) : data_(data), size_(size) {}
+  Mapping(Mapping&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Mapping();
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Makes a memory object of that size with all its pages present. Fails with what to change when a limit of the
+// process or its container is in the way.
+Result<UniqueFd> create_shared_memory(size_t bytes);
+// Makes sure that [offset, offset + bytes) exists and maps it. Forked children do not inherit the mapping.
+Result<Mapping> map_shared_memory(const UniqueFd& memory, size_t offset, size_t bytes);
+// Gives the pages of a range back to the system.
+void discard_shared_memory(const UniqueFd& memory, size_t offset, size_t bytes);
+
+}  // namespace hvd

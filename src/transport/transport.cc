@@ -1,0 +1,322 @@
+#include "transport/transport.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/log.h"
+
+namespace hvd {
+namespace {
+
+constexpr char kGoodbye = 'B';
+constexpr size_t kStagingAlignment = 2 << 20;
+constexpr Duration kRingAfter = std::chrono::microseconds(4);   // a peer that is about to look by itself needs no bell
+constexpr int kYieldsBeforeRinging = 4;
+constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
+
+constexpr size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> Transport::create(HostGroup group, TransportSettings settings) {
+  auto control = map_shared_memory(group.memory, 0, round_up(ControlBlock::bytes(group.size), 4096));
+  if (!control.ok()) return control.status();
+  auto sleeper = Sleeper::create(group.bells[static_cast<size_t>(group.rank)], group.sockets);
+  if (!sleeper.ok()) return sleeper.status();
+  return std::unique_ptr<Transport>(
+      new Transport(std::move(group), settings, std::move(*control), std::move(*sleeper)));
+}
+
+Transport::Transport(HostGroup group, TransportSettings settings, Mapping control, Sleeper sleeper)
+    : group_(std::move(group)),
+      settings_(settings),
+      control_mapping_(std::move(control)),
+      control_(reinterpret_cast<ControlBlock*>(control_mapping_.data())),
+      sleeper_(std::move(sleeper)),
+      up_frames_(static_cast<size_t>(group_.size)),
+      departed_(static_cast<size_t>(group_.size)),
+      closed_(static_cast<size_t>(group_.size)) {
+  block_of(rank()).activity.store(Activity::idle, std::memory_order_seq_cst);
+}
+
+Transport::~Transport() = default;
+
+// ---- control messages ----
+
+uint64_t Transport::slowest_reader() const {
+  if (!is_root()) return control_->up_read[rank()].value.load(std::memory_order_acquire);
+  uint64_t slowest = UINT64_MAX;
+  for (int32_t peer = 1; peer < size(); peer++) {
+    slowest = std::min(slowest, block_of(peer).down_read.value.load(std::memory_order_acquire));
+  }
+  return slowest;
+}
+
+void Transport::send(ByteView message) {
+  if (size() == 1) return;
+  append_frame(unsent_, message);
+  flush();
+  (is_root() ? owed_down_ : owed_up_) = true;
+}
+
+bool Transport::flush() {
+  if (unsent_.empty()) return true;
+  RankBlock& mine = block_of(rank());
+  std::span<std::byte> ring = is_root() ? std::span<std::byte>(control_->down_ring) : std::span<std::byte>(mine.up_ring);
+  std::atomic<uint64_t>& position = is_root() ? control_->down_written.value : mine.up_written.value;
+  uint64_t written = position.load(std::memory_order_relaxed);
+  // The readers' positions are looked at only when the last known ones leave no room.
+  if (written + unsent_.size() - unsent_sent_ > slowest_known_ + ring.size()) slowest_known_ = slowest_reader();
+  size_t count = put(ring, written, slowest_known_, ByteView(unsent_).subspan(unsent_sent_));
+  if (count == 0) return false;
+  position.store(written + count, std::memory_order_release);
+  unsent_sent_ += count;
+  if (unsent_sent_ < unsent_.size()) {
+    (is_root() ? owed_down_ : owed_up_) = true;
+    return false;
+  }
+  unsent_.clear();
+  unsent_sent_ = 0;
+  return true;
+}
+
+bool Transport::receive_up(int32_t from, ByteView& message) {
+  RankBlock& peer = block_of(from);
+  std::atomic<uint64_t>& position = control_->up_read[from].value;
+  uint64_t read = position.load(std::memory_order_relaxed);
+  uint64_t written = peer.up_written.value.load(std::memory_order_acquire);
+  if (read == written) return false;
+  FrameReader& reader = up_frames_[static_cast<size_t>(from)];
+  bool complete = reader.take(peer.up_ring, written, read, message);
+  position.store(read, std::memory_order_release);
+  if (reader.broken()) abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(from))});
+  return complete;
+}
+
+bool Transport::receive_down(ByteView& message) {
+  uint64_t written = control_->down_written.value.load(std::memory_order_acquire);
+  if (down_read_ == written) return false;
+  bool complete = down_frame_.take(control_->down_ring, written, down_read_, message);
+  block_of(rank()).down_read.value.store(down_read_, std::memory_order_release);
+  if (down_frame_.broken()) abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(0))});
+  return complete;
+}
+
+bool Transport::has_incoming() const {
+  if (!is_root()) return control_->down_written.value.load(std::memory_order_acquire) != down_read_;
+  for (int32_t peer = 1; peer < size(); peer++) {
+    if (block_of(peer).up_written.value.load(std::memory_order_acquire) !=
+        control_->up_read[peer].value.load(std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// ---- channels ----
+
+Result<Channel*> Transport::open_channel(int32_t process_set, const std::vector<int32_t>& ranks) {
+  assert(!channels_.contains(process_set));
+  uint64_t base = ++channels_opened_ << 40;
+  size_t bytes = round_up(Channel::bytes(settings_.channel, ranks.size()), kStagingAlignment);
+  size_t offset = round_up(control_mapping_.size(), kStagingAlignment);
+  for (const auto& [begin, end] : used_ranges_) {
+    if (offset + bytes <= begin) break;
+    offset = std::max(offset, end);
+  }
+  used_ranges_[offset] = offset + bytes;
+  auto self = std::find(ranks.begin(), ranks.end(), rank());
+  std::unique_ptr<Channel>& channel = channels_[process_set];
+  if (self == ranks.end()) {
+    outside_[process_set] = offset;  // the range is taken on every rank alike, so that all compute the same offsets
+    return nullptr;
+  }
+  auto memory = map_shared_memory(group_.memory, offset, bytes);
+  if (!memory.ok()) return memory.status();
+  channel = std::make_unique<Channel>(*this, std::move(*memory), offset, settings_.channel, ranks,
+                                      static_cast<int32_t>(self - ranks.begin()), base);
+  return channel.get();
+}
+
+void Transport::close_channel(int32_t process_set) {
+  auto found = channels_.find(process_set);
+  if (found == channels_.end()) return;
+  size_t offset = found->second ? found->second->offset_ : outside_[process_set];
+  if (is_root()) discard_shared_memory(group_.memory, offset, used_ranges_[offset] - offset);
+  used_ranges_.erase(offset);
+  outside_.erase(process_set);
+  channels_.erase(found);
+}
+
+Channel* Transport::channel(int32_t process_set) {
+  auto found = channels_.find(process_set);
+  return found == channels_.end() ? nullptr : found->second.get();
+}
+
+// ---- waiting ----
+
+void Transport::enter() { block_of(rank()).activity.store(Activity::driving, std::memory_order_relaxed); }
+
+void Transport::leave() {
+  block_of(rank()).activity.store(Activity::idle, std::memory_order_seq_cst);
+  ring_owed();
+}
+
+// A message or flag was published before; the fence orders that with looking at whether its reader sleeps. The reader
+// does the mirror image: it says that it sleeps, then looks at the message. One of the two sees the other.
+void Transport::ring_owed() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (std::exchange(owed_up_, false) && block_of(0).activity.load(std::memory_order_relaxed) != Activity::driving) {
+    ring_rank(0);
+  }
+  if (std::exchange(owed_down_, false)) {
+    for (int32_t peer = 1; peer < size(); peer++) {
+      if (block_of(peer).activity.load(std::memory_order_relaxed) != Activity::driving) ring_rank(peer);
+    }
+  }
+  if (control_->blocked.load(std::memory_order_relaxed) != 0) ring_blocked();
+}
+
+void Transport::ring_blocked() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (control_->blocked.load(std::memory_order_relaxed) == 0) return;
+  for (int32_t peer = 0; peer < size(); peer++) {
+    if (peer != rank() && block_of(peer).activity.load(std::memory_order_relaxed) == Activity::blocked) ring_rank(peer);
+  }
+}
+
+void Transport::ring_rank(int32_t rank) { ring(group_.bells[static_cast<size_t>(rank)]); }
+
+void Transport::wake() { ring_rank(rank()); }
+
+void Transport::answer_bell() {
+  silence(group_.bells[static_cast<size_t>(rank())]);
+  check_peers();
+}
+
+Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank) {
+  TimePoint start = Clock::now();
+  TimePoint now = start;
+  bool rung = false;
+  while (now < start + settings_.spin) {
+    for (int i = 0; i < 32; i++) {
+      if (ready()) return {};
+      relax();
+    }
+    now = Clock::now();
+    if (!rung && now > start + kRingAfter) {
+      ring_owed();
+      rung = true;
+    }
+    if (now >= until) return {};
+  }
+  for (int yields = 0; now < start + settings_.yield; yields++) {
+    if (ready()) return {};
+    if (failed()) return failure();
+    if (now >= until) return {};
+    if (!rung && yields == kYieldsBeforeRinging) {
+      ring_owed();
+      rung = true;
+    }
+    ::sched_yield();
+    now = Clock::now();
+  }
+  return block(ready, until, start, what, for_rank);
+}
+
+Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const char* what, int32_t for_rank) {
+  std::atomic<Activity>& activity = block_of(rank()).activity;
+  TimePoint warn_at = settings_.stall_warning > Duration{} && for_rank >= 0 ? since + settings_.stall_warning : kNever;
+  TimePoint give_up =
+      settings_.collective_timeout > Duration{} && for_rank >= 0 ? since + settings_.collective_timeout : kNever;
+  for (;;) {
+    activity.store(Activity::blocked, std::memory_order_seq_cst);
+    control_->blocked.fetch_add(1, std::memory_order_seq_cst);
+    ring_owed();
+    if (!ready() && !failed()) {
+      TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;
+      sleeper_.wait(std::min({until, warn_at, give_up, retry}));
+    }
+    control_->blocked.fetch_sub(1, std::memory_order_seq_cst);
+    activity.store(Activity::driving, std::memory_order_seq_cst);
+    answer_bell();
+    flush();
+    if (ready()) return {};
+    if (failed()) return failure();
+    TimePoint now = Clock::now();
+    if (now >= until) return {};
+    if (now >= warn_at) {
+      log_warning("{} has been waiting {:.0f} s for {} inside {}", rank_name(rank()), seconds_of(now - since),
+                  rank_name(for_rank), what);
+      warn_at = now + settings_.stall_warning;
+    }
+    if (now >= give_up) {
+      abort({Code::unknown,
+             fmt::format("{} did not take part in {} within {:g} s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS); {} waited",
+                         rank_name(for_rank), what, seconds_of(settings_.collective_timeout), rank_name(rank()))});
+    }
+  }
+}
+
+// ---- failure ----
+
+void Transport::check_peers() {
+  std::lock_guard lock(peers_mutex_);
+  for (size_t peer = 0; peer < group_.sockets.size(); peer++) {
+    UniqueFd& socket = group_.sockets[peer];
+    if (!socket || closed_[peer]) continue;
+    char byte = 0;
+    ssize_t got = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (got == 1 && byte == kGoodbye) {
+      departed_[peer] = true;
+      continue;  // the end follows; it is looked at with the next event
+    }
+    closed_[peer] = true;
+    sleeper_.forget(socket);
+    if (departed_[peer] || departures_expected_) continue;
+    abort({Code::peer_lost, fmt::format("{} is gone: its process ended without shutting Horovod down",
+                                        rank_name(static_cast<int32_t>(peer)))});
+  }
+}
+
+void Transport::say_goodbye() {
+  for (const UniqueFd& socket : group_.sockets) {
+    if (socket) ::send(socket.get(), &kGoodbye, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+}
+
+void Transport::abort(const Status& status) {
+  uint32_t none = 0;
+  if (control_->failed.compare_exchange_strong(none, 1)) {
+    control_->failure_code = static_cast<int32_t>(status.code());
+    size_t length = std::min(status.message().size(), sizeof control_->failure_text - 1);
+    std::memcpy(control_->failure_text, status.message().data(), length);
+    control_->failure_text[length] = 0;
+    control_->failed.store(2, std::memory_order_release);
+  }
+  for (int32_t peer = 0; peer < size(); peer++) ring_rank(peer);
+}
+
+Status Transport::failure() const {
+  if (!failed()) return {};
+  // The writer is between two stores; should it have died there, the text is lost but not the failure.
+  for (int i = 0; i < 1'000'000 && control_->failed.load(std::memory_order_acquire) != 2; i++) relax();
+  if (control_->failed.load(std::memory_order_acquire) != 2) return {Code::peer_lost, "a rank died"};
+  return {static_cast<Code>(control_->failure_code), control_->failure_text};
+}
+
+std::vector<int> Transport::descriptors() const {
+  std::vector<int> fds{group_.memory.get(), sleeper_.descriptor()};
+  for (const UniqueFd& bell : group_.bells) fds.push_back(bell.get());
+  for (const UniqueFd& socket : group_.sockets) {
+    if (socket) fds.push_back(socket.get());
+  }
+  return fds;
+}
+
+}  // namespace hvd

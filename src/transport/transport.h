@@ -1,0 +1,146 @@
+// Moves bytes between the ranks of one host through shared memory: small control messages up to the root and down from
+// it, and bulk data through Channels. Also the place where a rank waits: spin, yield, and only then sleep.
+// Thread rule: one caller at a time (the thread that drives), except wake(), abort(), failure() and the sleep of the
+// engine thread, which may overlap with a driving thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/wire.h"
+#include "model/host_group.h"
+#include "transport/bell.h"
+#include "transport/byte_ring.h"
+#include "transport/channel.h"
+#include "transport/shared_memory.h"
+
+namespace hvd {
+
+struct TransportSettings {
+  ChannelShape channel;
+  Duration spin = std::chrono::microseconds(20);   // zero: more ranks than cores
+  Duration yield = std::chrono::milliseconds(1);
+  Duration stall_warning = std::chrono::seconds(60);  // a wait inside a collective this long is logged; 0: never
+  Duration collective_timeout{};                      // and this long fails the world; 0: never
+};
+
+class Transport {
+ public:
+  static Result<std::unique_ptr<Transport>> create(HostGroup group, TransportSettings settings);
+  ~Transport();
+
+  int32_t rank() const { return group_.rank; }
+  int32_t size() const { return group_.size; }
+  bool is_root() const { return group_.rank == 0; }
+  const std::string& rank_name(int32_t rank) const { return group_.rank_names[static_cast<size_t>(rank)]; }
+
+  // ---- control messages: framed, in order, of any length; what does not fit yet is kept and sent later ----
+  void send(ByteView message);                         // the root: to every other rank; the others: to the root
+  bool receive_up(int32_t from, ByteView& message);    // root; the view is valid until the next call
+  bool receive_down(ByteView& message);
+  bool has_incoming() const;                           // cheap: is there anything to receive?
+  bool flush();                                        // sends what was kept; false: some is still waiting for room
+  bool has_unsent() const { return !unsent_.empty(); }
+
+  // ---- bulk data ----
+  // The channel of a process set; every member opens it at the same place in the order of plans.
+  Result<Channel*> open_channel(int32_t process_set, const std::vector<int32_t>& ranks);
+  void close_channel(int32_t process_set);
+  Channel* channel(int32_t process_set);
+
+  // ---- waiting ----
+  void enter();  // this thread drives from now on
+  void leave();  // nobody does; afterwards the caller looks at has_incoming() once more, see engine.cc
+  // Blocks until ready(), a failure, or `until`; ok also when the time has come. `what` names the wait for reports.
+  template <class Ready>
+  Status wait_until(Ready&& ready, TimePoint until, const char* what = nullptr, int32_t for_rank = -1) {
+    for (int i = 0; i < kQuickSpins; i++) {
+      if (ready()) return {};
+      relax();
+    }
+    return wait_slowly(std::ref(ready), until, what, for_rank);
+  }
+  void sleep(TimePoint until) const { sleeper_.wait(until); }  // engine thread, while nobody drives
+  void wake();                                                 // ends a sleep or blocked wait of this process
+  void answer_bell();                                          // after sleep(): takes the event, looks at the peers
+
+  // Fails every wait of every rank from now on. The first failure wins.
+  void abort(const Status& status);
+  Status failure() const;
+  bool failed() const { return control_->failed.load(std::memory_order_relaxed) != 0; }
+  // From now on a peer that leaves is no failure: the world has been shut down.
+  void expect_departures() { departures_expected_ = true; }
+  void say_goodbye();  // tell the peers that the end of this process's sockets is no failure
+
+  static void relax() {  // between two looks at memory
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+  }
+
+  // Descriptors that a forked child must close.
+  std::vector<int> descriptors() const;
+
+ private:
+  friend class Channel;
+  Transport(HostGroup group, TransportSettings settings, Mapping control, Sleeper sleeper);
+
+  // Type-erased predicate without allocation.
+  class Predicate {
+   public:
+    template <class Ready>
+    Predicate(std::reference_wrapper<Ready> ready)
+        : object_(&ready.get()), call_([](void* object) -> bool { return (*static_cast<Ready*>(object))(); }) {}
+    bool operator()() const { return call_(object_); }
+
+   private:
+    void* object_;
+    bool (*call_)(void*);
+  };
+
+  Status wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank);
+  Status block(Predicate ready, TimePoint until, TimePoint since, const char* what, int32_t for_rank);
+  void check_peers();  // looks at the sockets; sets the failure if a peer is gone
+  void ring_owed();
+  void ring_blocked();
+  void ring_rank(int32_t rank);
+  RankBlock& block_of(int32_t rank) const { return control_->ranks[rank]; }
+  uint64_t slowest_reader() const;
+
+  static constexpr int kQuickSpins = 64;
+
+  HostGroup group_;
+  TransportSettings settings_;
+  Mapping control_mapping_;
+  ControlBlock* control_;
+  Sleeper sleeper_;
+  std::map<int32_t, std::unique_ptr<Channel>> channels_;
+  std::map<size_t, size_t> used_ranges_;  // staging ranges of the memory object: offset -> end
+  uint64_t channels_opened_ = 0;          // the same on every rank: channels are opened in the order of plans
+
+  std::map<int32_t, size_t> outside_;     // offsets of the channels this rank is not in
+
+  Bytes unsent_;                  // frames on their way into the ring
+  size_t unsent_sent_ = 0;        // how much of them is in it
+  uint64_t slowest_known_ = 0;    // every reader of our ring has come at least this far
+  FrameReader down_frame_;
+  std::vector<FrameReader> up_frames_;
+  uint64_t down_read_ = 0;
+  bool owed_up_ = false, owed_down_ = false;  // peers that may need a bell for a message of ours
+  std::atomic<bool> departures_expected_{false};
+  std::mutex peers_mutex_;        // check_peers() may be called by the engine thread and a driving thread
+  std::vector<bool> departed_;    // said goodbye; guarded by peers_mutex_
+  std::vector<bool> closed_;      // their socket has ended; guarded by peers_mutex_
+};
+
+}  // namespace hvd

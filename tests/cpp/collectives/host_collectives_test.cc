@@ -1,0 +1,314 @@
+// The collectives against a serial reference: all dtypes, reduce operations and sizes, 1 to 9 ranks. Small staging
+// memory lets small tensors reach every path.
+#include "collectives/host_collectives.h"
+
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <random>
+
+#include "support/ranks.h"
+
+namespace hvd {
+namespace {
+
+using test::RankContext;
+using test::Where;
+
+constexpr DType kAllTypes[] = {DType::u8,  DType::i8,  DType::u16, DType::i16,     DType::i32,  DType::i64, DType::f16,
+                               DType::f32, DType::f64, DType::boolean, DType::bf16, DType::c64, DType::c128};
+// Elements: empty, one, odd, inside one step, one chunk, many chunks (1 KiB each) with a ragged end.
+constexpr size_t kCounts[] = {0, 1, 3, 14, 257, 1031, 5003};
+constexpr size_t kOneShot = 512;
+
+// A rank's tensor: every rank can compute everybody's. Small whole numbers, so that sums and products are exact in
+// every dtype whatever the order; the order itself is tested with float32 below.
+Bytes tensor_of(DType dtype, int32_t rank, size_t count, int32_t salt = 0) {
+  Bytes tensor(count * size_of(dtype));
+  for (size_t i = 0; i < count; i++) {
+    int value = static_cast<int>((i * 7 + static_cast<size_t>(rank) * 3 + static_cast<size_t>(salt)) % 3);
+    auto put = [&](auto typed) { std::memcpy(tensor.data() + i * sizeof typed, &typed, sizeof typed); };
+    switch (dtype) {
+      case DType::u8: put(static_cast<uint8_t>(value)); break;
+      case DType::i8: put(static_cast<int8_t>(value - 1)); break;
+      case DType::u16: put(static_cast<uint16_t>(value)); break;
+      case DType::i16: put(static_cast<int16_t>(value - 1)); break;
+      case DType::i32: put(static_cast<int32_t>(value - 1)); break;
+      case DType::i64: put(static_cast<int64_t>(value - 1)); break;
+      case DType::f16: put(static_cast<uint16_t>(value == 0 ? 0 : value == 1 ? 0x3c00 : 0x4000)); break;
+      case DType::bf16: put(static_cast<uint16_t>(value == 0 ? 0 : value == 1 ? 0x3f80 : 0x4000)); break;
+      case DType::f32: put(static_cast<float>(value)); break;
+      case DType::f64: put(static_cast<double>(value)); break;
+      case DType::boolean: put(static_cast<uint8_t>(value == 1)); break;
+      case DType::c64: put(std::complex<float>(static_cast<float>(value), 1)); break;
+      case DType::c128: put(std::complex<double>(value, 1)); break;
+    }
+  }
+  return tensor;
+}
+
+std::vector<Bytes> tensors_of(DType dtype, int32_t ranks, size_t count, int32_t salt = 0) {
+  std::vector<Bytes> all;
+  for (int32_t rank = 0; rank < ranks; rank++) all.push_back(tensor_of(dtype, rank, count, salt));
+  return all;
+}
+
+// The kernels are tested against scalar code by themselves; here they serve as the reference of who-gets-what.
+Bytes reduced(DType dtype, ReduceOp op, const std::vector<Bytes>& tensors, size_t count, double factor = 1.0) {
+  Bytes result(count * size_of(dtype));
+  std::vector<const std::byte*> sources;
+  for (const Bytes& tensor : tensors) sources.push_back(tensor.data());
+  reduce(dtype, op, result.data(), sources, count, factor);
+  return result;
+}
+
+Segments all_of(Bytes& bytes) { return {bytes.data(), bytes.size()}; }
+
+// Cuts a tensor into pieces of uneven element counts.
+Segments pieces_of(Bytes& bytes, size_t width) {
+  Segments pieces;
+  size_t at = 0;
+  for (size_t step = 1; at < bytes.size(); step = step * 3 % 97 + 1) {
+    size_t length = std::min(bytes.size() - at, step * width);
+    pieces.add(bytes.data() + at, length);
+    at += length;
+  }
+  return pieces;
+}
+
+class Collectives : public testing::TestWithParam<std::tuple<int32_t, Where>> {
+ protected:
+  int32_t ranks() const { return std::get<0>(GetParam()); }
+  void run(const std::function<void(RankContext)>& body) {
+    test::run_ranks(ranks(), std::get<1>(GetParam()), test::small_settings(), kOneShot, body);
+  }
+};
+
+TEST_P(Collectives, AllreduceGivesEveryRankTheReduction) {
+  run([](RankContext context) {
+    for (DType dtype : kAllTypes) {
+      for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+        if (!can_reduce(dtype, op)) continue;
+        for (size_t count : kCounts) {
+          std::vector<Bytes> tensors = tensors_of(dtype, context.size, count);
+          Bytes in = tensors[static_cast<size_t>(context.rank)], out(in.size());
+          Bytes expected = reduced(dtype, op, tensors, count);
+          size_t width = size_of(dtype);
+          ASSERT_TRUE(context.collectives.allreduce(pieces_of(in, width), pieces_of(out, width), {.dtype = dtype, .op = op}).ok());
+          ASSERT_EQ(out, expected) << name_of(dtype) << " " << name_of(op) << " " << count;
+          ASSERT_EQ(in, tensors[static_cast<size_t>(context.rank)]) << "the input was changed";
+          ASSERT_TRUE(context.collectives.allreduce(all_of(in), all_of(in), {.dtype = dtype, .op = op}).ok());
+          ASSERT_EQ(in, expected) << "in place: " << name_of(dtype) << " " << name_of(op) << " " << count;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AllreduceScalesBeforeAndAfter) {
+  run([](RankContext context) {
+    for (DType dtype : kAllTypes) {
+      if (!can_scale(dtype) || !can_reduce(dtype, ReduceOp::sum)) continue;
+      for (size_t count : kCounts) {
+        std::vector<Bytes> tensors = tensors_of(dtype, context.size, count);
+        Bytes in = tensors[static_cast<size_t>(context.rank)], out(in.size());
+        for (Bytes& tensor : tensors) scale(dtype, tensor.data(), tensor.data(), count, 2.0);
+        Bytes expected = reduced(dtype, ReduceOp::sum, tensors, count, 0.5);
+        ASSERT_TRUE(context.collectives.allreduce(all_of(in), all_of(out), {.dtype = dtype, .prescale = 2.0, .factor = 0.5}).ok());
+        ASSERT_EQ(out, expected) << name_of(dtype) << " " << count;
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, FloatSumsHaveTheSameBitsAsTheSumInRankOrder) {
+  run([](RankContext context) {
+    for (size_t count : kCounts) {
+      std::vector<std::vector<float>> tensors;
+      for (int32_t rank = 0; rank < context.size; rank++) {
+        std::mt19937 random(static_cast<unsigned>(rank + 100 * count));
+        std::normal_distribution<float> normal(0, 1e3f);
+        auto& tensor = tensors.emplace_back(count);
+        for (float& x : tensor) x = normal(random) * std::pow(10.f, static_cast<float>(random() % 9) - 4.f);
+      }
+      std::vector<float> expected = tensors[0], mine = tensors[static_cast<size_t>(context.rank)];
+      for (int32_t rank = 1; rank < context.size; rank++) {
+        for (size_t i = 0; i < count; i++) expected[i] += tensors[static_cast<size_t>(rank)][i];
+      }
+      Segments data(reinterpret_cast<std::byte*>(mine.data()), count * sizeof(float));
+      ASSERT_TRUE(context.collectives.allreduce(data, data, {}).ok());
+      ASSERT_EQ(std::memcmp(mine.data(), expected.data(), count * sizeof(float)), 0) << count;
+    }
+  });
+}
+
+TEST_P(Collectives, AllgatherTakesBlocksOfDifferentSizes) {
+  run([](RankContext context) {
+    for (size_t base : {0, 1, 40, 700, 3000}) {
+      auto size_of_rank = [&](int32_t rank) { return static_cast<size_t>((rank * 13) % 5) * base; };
+      Bytes mine = tensor_of(DType::u8, context.rank, size_of_rank(context.rank));
+      std::vector<Bytes> received;
+      for (int32_t p = 0; p < context.size; p++) received.emplace_back(size_of_rank(p));
+      std::vector<Segments> theirs;
+      for (Bytes& block : received) theirs.push_back(pieces_of(block, 1));
+      ASSERT_TRUE(context.collectives.allgather(pieces_of(mine, 1), theirs).ok());
+      for (int32_t p = 0; p < context.size; p++) {
+        ASSERT_EQ(received[static_cast<size_t>(p)], tensor_of(DType::u8, p, size_of_rank(p))) << base << " from " << p;
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, BroadcastBringsTheRootsBytes) {
+  run([](RankContext context) {
+    for (int32_t root = 0; root < context.size; root++) {
+      for (size_t count : kCounts) {
+        Bytes data = tensor_of(DType::f32, context.rank, count, root);
+        ASSERT_TRUE(context.collectives.broadcast(root, pieces_of(data, 4)).ok());
+        ASSERT_EQ(data, tensor_of(DType::f32, root, count, root)) << root << " " << count;
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, AlltoallDeliversEveryPair) {
+  run([](RankContext context) {
+    for (size_t base : {0, 1, 30, 400, 2500}) {
+      auto size_of_pair = [&](int32_t from, int32_t to) { return static_cast<size_t>((from * 3 + to * 5) % 4) * base; };
+      std::vector<Bytes> out, in;
+      std::vector<Segments> sent, received;
+      size_t largest = 0;
+      for (int32_t p = 0; p < context.size; p++) {
+        out.push_back(tensor_of(DType::u8, context.rank, size_of_pair(context.rank, p), p));
+        in.emplace_back(size_of_pair(p, context.rank));
+        for (int32_t q = 0; q < context.size; q++) largest = std::max(largest, size_of_pair(p, q));
+      }
+      for (Bytes& block : out) sent.push_back(pieces_of(block, 1));
+      for (Bytes& block : in) received.push_back(pieces_of(block, 1));
+      ASSERT_TRUE(context.collectives.alltoall(sent, received, largest).ok());
+      for (int32_t p = 0; p < context.size; p++) {
+        ASSERT_EQ(in[static_cast<size_t>(p)], tensor_of(DType::u8, p, size_of_pair(p, context.rank), context.rank));
+      }
+    }
+  });
+}
+
+TEST_P(Collectives, ReducescatterGivesEachRankItsPart) {
+  run([](RankContext context) {
+    for (DType dtype : {DType::f32, DType::f16, DType::i64}) {
+      for (size_t rows : {0, 1, 5, 100, 1201}) {
+        auto share = [&](int32_t p) {
+          size_t n = static_cast<size_t>(context.size), at = static_cast<size_t>(p);
+          return rows / n + (at < rows % n ? 1 : 0);
+        };
+        std::vector<Bytes> tensors = tensors_of(dtype, context.size, rows);
+        Bytes in = tensors[static_cast<size_t>(context.rank)];
+        Bytes expected = reduced(dtype, ReduceOp::sum, tensors, rows);
+        std::vector<Segments> parts;
+        size_t at = 0, mine_at = 0;
+        for (int32_t p = 0; p < context.size; p++) {
+          if (p == context.rank) mine_at = at;
+          parts.emplace_back(in.data() + at, share(p) * size_of(dtype));
+          at += share(p) * size_of(dtype);
+        }
+        Bytes out(share(context.rank) * size_of(dtype));
+        ASSERT_TRUE(context.collectives.reducescatter(parts, all_of(out), {.dtype = dtype}).ok());
+        Bytes want(expected.begin() + static_cast<ptrdiff_t>(mine_at), expected.begin() + static_cast<ptrdiff_t>(mine_at + out.size()));
+        ASSERT_EQ(out, want) << name_of(dtype) << " " << rows;
+      }
+    }
+  });
+}
+
+// The rule itself, on whole vectors: the group of rank i takes in that of i + distance.
+std::vector<double> adasum_reference(std::vector<std::vector<double>> vectors) {
+  auto dot_of = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+  };
+  for (size_t distance = 1; distance < vectors.size(); distance *= 2) {
+    for (size_t i = 0; i + distance < vectors.size(); i += 2 * distance) {
+      std::vector<double>&a = vectors[i], &b = vectors[i + distance];
+      double ab = dot_of(a, b), aa = dot_of(a, a), bb = dot_of(b, b);
+      double of_a = aa == 0 ? 1 : 1 - ab / (2 * aa), of_b = bb == 0 ? 1 : 1 - ab / (2 * bb);
+      for (size_t k = 0; k < a.size(); k++) a[k] = of_a * a[k] + of_b * b[k];
+    }
+  }
+  return vectors[0];
+}
+
+TEST_P(Collectives, AdasumFollowsItsRuleForAnyNumberOfRanks) {
+  run([](RankContext context) {
+    for (size_t count : {0, 1, 7, 300, 2000}) {
+      std::vector<std::vector<double>> vectors;
+      for (int32_t rank = 0; rank < context.size; rank++) {
+        std::mt19937 random(static_cast<unsigned>(rank * 31) + static_cast<unsigned>(count));
+        std::normal_distribution<double> normal(0.3, 1);
+        auto& vector = vectors.emplace_back(count);
+        for (double& x : vector) x = normal(random);
+      }
+      std::vector<double> mine = vectors[static_cast<size_t>(context.rank)], out(count);
+      std::vector<double> expected = adasum_reference(vectors);
+      ASSERT_TRUE(context.collectives.adasum(reinterpret_cast<std::byte*>(mine.data()), reinterpret_cast<std::byte*>(out.data()),
+                                             count, DType::f64, 1.0, 1.0).ok());
+      for (size_t i = 0; i < count; i++) ASSERT_NEAR(out[i], expected[i], 1e-9 * (1 + std::abs(expected[i]))) << count;
+    }
+  });
+}
+
+TEST_P(Collectives, MixedSequencesStayInStep) {
+  run([](RankContext context) {
+    std::mt19937 random(99);  // the same sequence on every rank
+    for (int round = 0; round < 120; round++) {
+      size_t count = kCounts[random() % std::size(kCounts)];
+      int32_t root = static_cast<int32_t>(random() % static_cast<unsigned>(context.size));
+      Bytes data = tensor_of(DType::i32, context.rank, count, round);
+      switch (random() % 4) {
+        case 0:
+          ASSERT_TRUE(context.collectives.allreduce(all_of(data), all_of(data), {.dtype = DType::i32}).ok());
+          ASSERT_EQ(data, reduced(DType::i32, ReduceOp::sum, tensors_of(DType::i32, context.size, count, round), count));
+          break;
+        case 1:
+          ASSERT_TRUE(context.collectives.broadcast(root, all_of(data)).ok());
+          ASSERT_EQ(data, tensor_of(DType::i32, root, count, round));
+          break;
+        case 2: {
+          Bytes all(data.size() * static_cast<size_t>(context.size));
+          ASSERT_TRUE(context.collectives.allgather(data, all.data()).ok());
+          Bytes theirs(all.begin() + static_cast<ptrdiff_t>(data.size()) * root, all.begin() + static_cast<ptrdiff_t>(data.size()) * (root + 1));
+          ASSERT_EQ(theirs, tensor_of(DType::i32, root, count, round));
+          break;
+        }
+        default: ASSERT_TRUE(context.collectives.barrier().ok());
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Collectives, testing::Combine(testing::Range(1, 10), testing::Values(Where::threads)),
+                         [](const auto& info) { return std::to_string(std::get<0>(info.param)) + "ranks"; });
+INSTANTIATE_TEST_SUITE_P(Processes, Collectives,
+                         testing::Combine(testing::Values(2, 3, 5, 8), testing::Values(Where::processes)),
+                         [](const auto& info) { return std::to_string(std::get<0>(info.param)) + "ranks"; });
+
+TEST(StoreChoice, FollowsWhatItMeasures) {
+  using namespace std::chrono_literals;
+  StoreChoice choice;
+  TimePoint now{};
+  auto measure = [&](double cached_ns, double streaming_ns) {  // nanoseconds per byte, for a second of copies
+    for (int i = 0; i < 1000; i++) {
+      now += 1ms;
+      Store store = choice.next(now);
+      double cost = store == Store::cached ? cached_ns : streaming_ns;
+      choice.learn(store, 64 << 10, std::chrono::nanoseconds(static_cast<int64_t>(cost * (64 << 10))));
+    }
+    return choice.current();
+  };
+  EXPECT_EQ(measure(0.024, 0.036), Store::cached);
+  EXPECT_EQ(measure(0.5, 0.04), Store::streaming);
+  EXPECT_EQ(measure(0.024, 0.036), Store::cached);
+  choice.learn(Store::cached, 64 << 10, 5ms);  // preempted
+  EXPECT_EQ(choice.current(), Store::cached);
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,114 @@
+#include "engine/trace_file.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "engine/temporary_directory.h"
+
+namespace hvd {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string event_of_size(size_t size, int number) {
+  std::string event = fmt::format(R"({{"n":{},"pad":""}})", number);
+  return size <= event.size() ? event : event.insert(event.size() - 2, std::string(size - event.size(), 'x'));
+}
+
+Json read_json(const std::string& path) {
+  std::ifstream file(path);
+  return Json::parse(file);  // throws what is wrong with it
+}
+
+TEST(TraceFile, IsCompleteAfterEveryFlushWhateverTheSizesOfTheEvents) {
+  TemporaryDirectory directory;
+  std::string path = directory.file("trace.json");
+  auto file = TraceFile::create(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  std::mt19937 random(3);
+  for (int number = 0; number < 300; number++) {
+    size_t size = number % 10 == 0 ? TraceFile::kMaxEventBytes : random() % 1500;
+    ASSERT_TRUE((*file)->append(event_of_size(size, number)).ok());
+    if (random() % 3 == 0) continue;
+    ASSERT_TRUE((*file)->flush().ok());
+    Json events = read_json(path);
+    ASSERT_EQ(events.size(), number + 1);
+    ASSERT_EQ(events.back().at("n"), number);
+  }
+}
+
+TEST(TraceFile, EventsThatFillTheirPageToTheLastByteAreKept) {
+  TemporaryDirectory directory;
+  std::string path = directory.file("trace.json");
+  for (size_t spare = 0; spare < 8; spare++) {
+    auto file = TraceFile::create(path);
+    for (int number = 0; number < 6; number++) {
+      ASSERT_TRUE((*file)->append(event_of_size((TraceFile::kPage - spare) / 2 - 2, number)).ok());
+      ASSERT_TRUE((*file)->flush().ok());
+      ASSERT_EQ(read_json(path).size(), number + 1) << spare;
+    }
+  }
+}
+
+TEST(TraceFile, AnUnopenablePathIsAnError) {
+  TemporaryDirectory directory;
+  auto file = TraceFile::create(directory.file("missing/trace.json"));
+  ASSERT_FALSE(file.ok());
+  EXPECT_NE(file.status().message().find("missing/trace.json: No such file"), std::string_view::npos);
+}
+
+TEST(TraceFile, AFullDiskIsAnError) {
+  auto file = TraceFile::create("/dev/full");
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->append("{}").ok());
+  EXPECT_NE((*file)->flush().message().find("No space left"), std::string_view::npos);
+}
+
+// The child does nothing but write, mostly over page boundaries, so that the kill falls into a write.
+TEST(TraceFile, IsCompleteWheneverItsWriterIsKilled) {
+  TemporaryDirectory directory;
+  std::string path = directory.file("trace.json");
+  std::mt19937 random(11);
+  for (int round = 0; round < 40; round++) {
+    std::array<int, 2> started{};
+    ASSERT_EQ(::pipe(started.data()), 0);
+    pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that fails leaves nothing behind
+      auto file = TraceFile::create(path);
+      for (int number = 0; file.ok(); number++) {
+        if (!(*file)->append(event_of_size(1300 + number % 50, number)).ok() || !(*file)->flush().ok()) break;
+        if (number == 0 && ::write(started[1], "", 1) != 1) break;
+      }
+      ::_exit(1);
+    }
+    char byte = 1;
+    ASSERT_EQ(::read(started[0], &byte, 1), 1);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));  // the moment of the kill
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    ::close(started[0]);
+    ::close(started[1]);
+    Json events = read_json(path);
+    ASSERT_GE(events.size(), 1u);
+    EXPECT_EQ(events.back().at("n"), events.size() - 1);
+  }
+}
+
+}  // namespace
+}  // namespace hvd

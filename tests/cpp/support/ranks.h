@@ -1,0 +1,106 @@
+// Runs several ranks of one host for a test, as threads of this process or as real processes.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/host_collectives.h"
+#include "transport/local.h"
+#include "transport/transport.h"
+
+namespace hvd::test {
+
+enum class Where { threads, processes };
+
+inline void PrintTo(Where where, std::ostream* out) { *out << (where == Where::threads ? "threads" : "processes"); }
+inline std::string name_of(Where where) { return where == Where::threads ? "threads" : "processes"; }
+
+// Sockets between rank 0 and the others, as the meeting of a host's ranks leaves them.
+inline void connect_groups(std::vector<HostGroup>& groups) {
+  groups[0].sockets.resize(groups.size());
+  for (size_t rank = 1; rank < groups.size(); rank++) {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    groups[0].sockets[rank] = UniqueFd(pair[0]);
+    groups[rank].sockets.emplace_back(pair[1]);
+  }
+}
+
+// Runs body(group) on every rank and waits for all. A failed expectation of any rank fails the test. With processes,
+// returns the wait statuses of those that did not exit with 0, by rank.
+inline std::vector<int> run_groups(int32_t ranks, Where where, const std::function<void(HostGroup)>& body) {
+  auto made = make_local_groups(ranks);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  std::vector<HostGroup> groups = std::move(*made);
+  connect_groups(groups);
+  if (where == Where::threads) {
+    std::vector<std::jthread> threads;
+    for (HostGroup& group : groups) threads.emplace_back([&body, &group] { body(std::move(group)); });
+    return {};
+  }
+  std::vector<pid_t> children;
+  for (int32_t rank = 0; rank < ranks; rank++) {
+    pid_t child = ::fork();
+    EXPECT_GE(child, 0);
+    if (child == 0) {
+      HostGroup mine = std::move(groups[static_cast<size_t>(rank)]);
+      groups.clear();  // the others' sockets must end with their owners
+      body(std::move(mine));
+      std::fflush(nullptr);
+      std::_Exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  groups.clear();
+  std::vector<int> bad;
+  for (size_t rank = 0; rank < children.size(); rank++) {
+    int status = 0;
+    ::waitpid(children[rank], &status, 0);
+    if (status != 0) bad.push_back(status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) ADD_FAILURE() << "rank " << rank << " failed";
+  }
+  return bad;
+}
+
+struct RankContext {
+  Transport& transport;
+  HostCollectives& collectives;
+  int32_t rank;
+  int32_t size;
+};
+
+inline TransportSettings small_settings() {
+  TransportSettings settings;
+  settings.channel = {.ring = 16 << 10, .chunk = 1 << 10, .chunks = 4, .headers = 16};
+  settings.spin = {};
+  return settings;
+}
+
+// Runs body with a transport and the collectives of the whole group.
+inline std::vector<int> run_ranks(int32_t ranks, Where where, const TransportSettings& settings, size_t one_shot_limit,
+                                  const std::function<void(RankContext)>& body) {
+  return run_groups(ranks, where, [&](HostGroup group) {
+    auto transport = Transport::create(std::move(group), settings);
+    ASSERT_TRUE(transport.ok()) << transport.status().message();
+    std::vector<int32_t> all(static_cast<size_t>(ranks));
+    std::iota(all.begin(), all.end(), 0);
+    auto channel = (*transport)->open_channel(0, all);
+    ASSERT_TRUE(channel.ok()) << channel.status().message();
+    (*transport)->enter();
+    HostCollectives collectives(**channel, one_shot_limit);
+    body({**transport, collectives, (*transport)->rank(), ranks});
+    (*transport)->say_goodbye();
+    (*transport)->leave();
+  });
+}
+
+}  // namespace hvd::test

@@ -1,0 +1,236 @@
+// The conformance suite of transports: the same tests over ranks that are threads and ranks that are processes.
+#include "transport/transport.h"
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+#include <cstring>
+#include <random>
+
+#include "support/ranks.h"
+
+namespace hvd {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Where;
+
+class TransportTest : public testing::TestWithParam<Where> {
+ protected:
+  void run(int32_t ranks, const std::function<void(Transport&)>& body, TransportSettings settings = test::small_settings()) {
+    exits_ = test::run_groups(ranks, GetParam(), [&](HostGroup group) {
+      auto transport = Transport::create(std::move(group), settings);
+      ASSERT_TRUE(transport.ok()) << transport.status().message();
+      (*transport)->enter();
+      body(**transport);
+      (*transport)->say_goodbye();
+      (*transport)->leave();
+    });
+  }
+  std::vector<int> exits_;
+};
+
+Bytes bytes_of(const std::string& text) {
+  auto view = std::as_bytes(std::span(text));
+  return {view.begin(), view.end()};
+}
+std::string text_of(ByteView view) { return {reinterpret_cast<const char*>(view.data()), view.size()}; }
+
+std::string receive_up(Transport& transport, int32_t from) {
+  ByteView message;
+  bool got = false;
+  EXPECT_TRUE(transport.wait_until([&] { return (got = transport.receive_up(from, message)); }, kNever).ok());
+  return text_of(message);
+}
+std::string receive_down(Transport& transport) {
+  ByteView message;
+  bool got = false;
+  EXPECT_TRUE(transport.wait_until([&] { return (got = transport.receive_down(message)); }, kNever).ok());
+  return text_of(message);
+}
+
+TEST_P(TransportTest, MessagesGoUpAndDownInOrder) {
+  run(3, [](Transport& transport) {
+    for (int round = 0; round < 200; round++) {
+      std::string text = "round " + std::to_string(round);
+      if (transport.is_root()) {
+        for (int32_t peer = 1; peer < 3; peer++) EXPECT_EQ(receive_up(transport, peer), text);
+        transport.send(bytes_of(text));
+      } else {
+        transport.send(bytes_of(text));
+        EXPECT_EQ(receive_down(transport), text);
+      }
+    }
+  });
+}
+
+TEST_P(TransportTest, MessagesLongerThanTheRingPassThroughIt) {
+  run(3, [](Transport& transport) {
+    std::string up(3 * kUpRingBytes + 17, 'u'), down(2 * kDownRingBytes + 5, 'd');
+    auto flushed = [&] { return transport.flush(); };
+    if (transport.is_root()) {
+      for (int32_t peer = 1; peer < 3; peer++) EXPECT_EQ(receive_up(transport, peer), up);
+      transport.send(bytes_of(down));
+      EXPECT_TRUE(transport.wait_until(flushed, kNever).ok());
+    } else {
+      transport.send(bytes_of(up));
+      EXPECT_TRUE(transport.wait_until(flushed, kNever).ok());
+      EXPECT_EQ(receive_down(transport), down);
+    }
+  });
+}
+
+TEST_P(TransportTest, ManyMessagesQueueWhenTheReaderIsSlow) {
+  run(2, [](Transport& transport) {
+    constexpr int kMessages = 20000;
+    if (transport.is_root()) {
+      for (int i = 0; i < kMessages; i++) EXPECT_EQ(receive_up(transport, 1), std::to_string(i));
+    } else {
+      for (int i = 0; i < kMessages; i++) transport.send(bytes_of(std::to_string(i)));
+      EXPECT_TRUE(transport.wait_until([&] { return transport.flush(); }, kNever).ok());
+    }
+  });
+}
+
+TEST_P(TransportTest, AWaitEndsAtItsTime) {
+  run(1, [](Transport& transport) {
+    TimePoint until = Clock::now() + 20ms;
+    EXPECT_TRUE(transport.wait_until([] { return false; }, until).ok());
+    EXPECT_GE(Clock::now(), until);
+  });
+}
+
+TEST_P(TransportTest, ASleepingRankIsWokenByAMessage) {
+  TransportSettings settings = test::small_settings();
+  settings.yield = {};  // sleep at once
+  run(4, [](Transport& transport) {
+    for (int round = 0; round < 50; round++) {
+      if (transport.is_root()) {
+        for (int32_t peer = 1; peer < 4; peer++) EXPECT_EQ(receive_up(transport, peer), "a");
+        transport.send(bytes_of("b"));
+      } else {
+        transport.send(bytes_of("a"));
+        EXPECT_EQ(receive_down(transport), "b");
+      }
+    }
+  }, settings);
+}
+
+TEST_P(TransportTest, AbortEndsEveryWaitWithTheFirstReason) {
+  run(3, [](Transport& transport) {
+    if (transport.rank() == 1) transport.abort({Code::unknown, "the reason"});
+    Status status = transport.wait_until([] { return false; }, kNever);
+    EXPECT_EQ(status.code(), Code::unknown);
+    EXPECT_EQ(status.message(), "the reason");
+    transport.abort({Code::unknown, "a later one"});
+    EXPECT_EQ(transport.failure().message(), "the reason");
+  });
+}
+
+TEST_P(TransportTest, ChannelsOfDifferentSetsDoNotDisturbEachOther) {
+  run(4, [](Transport& transport) {
+    std::vector<std::vector<int32_t>> sets{{0, 1, 2, 3}, {0, 2}, {1, 3}, {1, 2, 3}};
+    for (int32_t id = 0; id < 4; id++) {
+      auto opened = transport.open_channel(id, sets[static_cast<size_t>(id)]);
+      ASSERT_TRUE(opened.ok()) << opened.status().message();
+      bool member = std::count(sets[static_cast<size_t>(id)].begin(), sets[static_cast<size_t>(id)].end(), transport.rank()) > 0;
+      EXPECT_EQ(*opened != nullptr, member);
+    }
+    for (int round = 0; round < 30; round++) {
+      for (int32_t id : {1, 2, 0, 3}) {
+        if (Channel* channel = transport.channel(id)) EXPECT_TRUE(channel->barrier().ok());
+      }
+    }
+    // Memory of a closed set is used again and must not remember anything.
+    ASSERT_TRUE(transport.channel(0)->barrier().ok());
+    for (int32_t id : {1, 2, 3}) transport.close_channel(id);
+    ASSERT_TRUE(transport.channel(0)->barrier().ok());
+    auto again = transport.open_channel(1, {0, 3});
+    ASSERT_TRUE(again.ok());
+    for (int round = 0; *again != nullptr && round < 30; round++) EXPECT_TRUE((*again)->barrier().ok());
+    ASSERT_TRUE(transport.channel(0)->barrier().ok());
+  });
+}
+
+TEST_P(TransportTest, AStepBringsEveryonesBytesToEveryone) {
+  run(3, [](Transport& transport) {
+    auto opened = transport.open_channel(0, {0, 1, 2});
+    ASSERT_TRUE(opened.ok());
+    Channel& channel = **opened;
+    std::mt19937 random(7);  // the same sizes on every rank
+    for (int round = 0; round < 500; round++) {
+      size_t bytes = random() % channel.largest_slot() + 1;
+      channel.begin_step(bytes);
+      std::memset(channel.slot(), round + transport.rank(), bytes);
+      channel.post();
+      for (int32_t p = 0; p < 3; p++) {
+        ASSERT_TRUE(channel.await(p).ok());
+        EXPECT_EQ(static_cast<uint8_t>(channel.slot_of(p)[0]), static_cast<uint8_t>(round + p));
+        EXPECT_EQ(static_cast<uint8_t>(channel.slot_of(p)[bytes - 1]), static_cast<uint8_t>(round + p));
+      }
+    }
+  });
+}
+
+TEST_P(TransportTest, ACollectiveThatTakesTooLongFailsTheWorld) {
+  TransportSettings settings = test::small_settings();
+  settings.collective_timeout = 50ms;
+  run(2, [](Transport& transport) {
+    auto opened = transport.open_channel(0, {0, 1});
+    ASSERT_TRUE(opened.ok());
+    if (transport.rank() == 1) {
+      EXPECT_EQ(transport.wait_until([] { return false; }, kNever).code(), Code::unknown);
+      return;
+    }
+    (*opened)->describe("allreduce.a");
+    Status status = (*opened)->barrier();
+    EXPECT_EQ(status.code(), Code::unknown);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("rank 1"));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("allreduce.a"));
+  }, settings);
+}
+
+INSTANTIATE_TEST_SUITE_P(Everywhere, TransportTest, testing::Values(Where::threads, Where::processes),
+                         [](const auto& info) { return test::name_of(info.param); });
+
+// ---- what only processes can do ----
+
+class KilledRank : public testing::TestWithParam<int32_t> {};
+
+TEST_P(KilledRank, EndsTheWaitsOfAllOthersNamingIt) {
+  int32_t victim = GetParam();
+  auto exits = test::run_groups(3, Where::processes, [&](HostGroup group) {
+    auto transport = Transport::create(std::move(group), test::small_settings());
+    ASSERT_TRUE(transport.ok());
+    (*transport)->enter();
+    auto channel = (*transport)->open_channel(0, {0, 1, 2});
+    ASSERT_TRUE(channel.ok());
+    ASSERT_TRUE((*channel)->barrier().ok());
+    if ((*transport)->rank() == victim) ::raise(SIGKILL);
+    Status status = (*channel)->barrier();
+    EXPECT_EQ(status.code(), Code::peer_lost);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("rank " + std::to_string(victim)));
+  });
+  ASSERT_EQ(exits.size(), 1u);
+  EXPECT_TRUE(WIFSIGNALED(exits[0]));
+}
+
+INSTANTIATE_TEST_SUITE_P(AnyRank, KilledRank, testing::Values(0, 1, 2));
+
+TEST(Transport, ADepartureWithGoodbyeIsNoFailure) {
+  test::run_groups(2, Where::processes, [&](HostGroup group) {
+    auto transport = Transport::create(std::move(group), test::small_settings());
+    ASSERT_TRUE(transport.ok());
+    (*transport)->enter();
+    if ((*transport)->rank() == 1) {
+      (*transport)->say_goodbye();
+      return;
+    }
+    // The end of rank 1's socket wakes this wait; it must go on until its time.
+    EXPECT_TRUE((*transport)->wait_until([] { return false; }, Clock::now() + 200ms).ok());
+    EXPECT_TRUE((*transport)->failure().ok());
+  });
+}
+
+}  // namespace
+}  // namespace hvd

@@ -7,15 +7,15 @@ The lines marked (hvd) are all that makes it distributed.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import time
 
+import horovod.numpy as hvd
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
-
-import horovod.numpy as hvd
 
 Array = NDArray[np.float32]
 Parameters = dict[str, Array]
@@ -33,7 +33,7 @@ def load_data() -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
 def make_parameters(sizes: list[int], seed: int) -> Parameters:
     random = np.random.default_rng(seed)
     parameters: Parameters = {}
-    for layer, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for layer, (inputs, outputs) in enumerate(itertools.pairwise(sizes)):
         parameters[f"weight.{layer}"] = random.normal(0, (2 / inputs) ** 0.5, (inputs, outputs)).astype(np.float32)
         parameters[f"bias.{layer}"] = np.zeros(outputs, np.float32)
     return parameters
@@ -49,7 +49,9 @@ def forward(parameters: Parameters, images: Array) -> list[Array]:
     return activations
 
 
-def train_step(parameters: Parameters, velocity: Parameters, images: Array, labels: NDArray[np.int64], rate: float) -> float:
+def train_step(
+    parameters: Parameters, velocity: Parameters, images: Array, labels: NDArray[np.int64], rate: float
+) -> float:
     """One step of SGD with momentum; returns the loss on this rank's part of the batch."""
     activations = forward(parameters, images)
     scores = activations[-1] - activations[-1].max(axis=1, keepdims=True)
@@ -119,7 +121,9 @@ def main() -> None:
             "accuracy": accuracy(parameters, test_images, test_labels),
             "steps_per_second": steps_per_epoch * max(1, options.epochs - 1) / train_seconds if train_seconds else 0.0,
         }
-        print(f"test accuracy {result['accuracy']:.3f}, {result['steps_per_second']:.1f} steps/s with {hvd.size()} ranks")
+        print(
+            f"test accuracy {result['accuracy']:.3f}, {result['steps_per_second']:.1f} steps/s with {hvd.size()} ranks"
+        )
         if options.report:
             options.report.write_text(json.dumps(result))
     hvd.shutdown()  # (hvd)

@@ -16,7 +16,14 @@ DEADLINE = 30
 # A worker that says its pid and waits to be ended.
 WAIT = "import os, signal; print(os.getpid()); signal.pause()"
 # The same, deaf to everything but SIGKILL.
-STUBBORN = "import os, signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; print(os.getpid())\nwhile 1: signal.pause()"
+STUBBORN = """
+import os, signal
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+print(os.getpid())
+while True:
+    signal.pause()
+"""
 # A worker whose child left its process group and session.
 RUNAWAY = f"""
 import os, subprocess, sys
@@ -33,10 +40,7 @@ class Processes:
     def gone(self):
         """Waits until all have ended."""
         end = time.monotonic() + DEADLINE
-        for fd in self.fds:
-            if not select.select([fd], [], [], max(0, end - time.monotonic()))[0]:
-                return False
-        return True
+        return all(select.select([fd], [], [], max(0, end - time.monotonic()))[0] for fd in self.fds)
 
 
 @contextlib.contextmanager
@@ -67,7 +71,11 @@ sys.exit(3)
     result = run("-np", "4", *python(code))
     assert result.returncode == 1
     text = re.sub(rb"(?m)^\[\d\]<stderr>:.*\n", b"", result.stderr).decode()
-    assert re.match(r"horovodrun: rank 1 on localhost failed: pid \d+, exit code 3; the job was stopped with 3 ranks still running\n", text)
+    assert re.match(
+        r"horovodrun: rank 1 on localhost failed: pid \d+, exit code 3; "
+        r"the job was stopped with 3 ranks still running\n",
+        text,
+    )
     assert text.endswith("The last lines of its stderr:\n" + "".join(f"    line {line}\n" for line in range(10, 30)))
 
 

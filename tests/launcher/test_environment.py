@@ -97,7 +97,10 @@ def test_threads_share_the_cores(environments):
         (["--cache-capacity", "0"], {"HOROVOD_CACHE_CAPACITY": "0"}),
         (["--hierarchical-allreduce"], {"HOROVOD_HIERARCHICAL_ALLREDUCE": "1"}),
         (["--no-hierarchical-allgather"], {"HOROVOD_HIERARCHICAL_ALLGATHER": "0"}),
-        (["--timeline-filename", "t.json", "--timeline-mark-cycles"], {"HOROVOD_TIMELINE": "t.json", "HOROVOD_TIMELINE_MARK_CYCLES": "1"}),
+        (
+            ["--timeline-filename", "t.json", "--timeline-mark-cycles"],
+            {"HOROVOD_TIMELINE": "t.json", "HOROVOD_TIMELINE_MARK_CYCLES": "1"},
+        ),
         (["--timeline-mark-cycles"], {"HOROVOD_TIMELINE_MARK_CYCLES": None}),
         (["--no-stall-check"], {"HOROVOD_STALL_CHECK_DISABLE": "1"}),
         (["--stall-check"], {"HOROVOD_STALL_CHECK_DISABLE": "0"}),
@@ -105,7 +108,10 @@ def test_threads_share_the_cores(environments):
         (["--stall-check-shutdown-time-seconds", "9"], {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "9"}),
         (["--autotune", "--autotune-log-file", "a.csv"], {"HOROVOD_AUTOTUNE": "1", "HOROVOD_AUTOTUNE_LOG": "a.csv"}),
         (["--autotune-log-file", "a.csv"], {"HOROVOD_AUTOTUNE": None, "HOROVOD_AUTOTUNE_LOG": None}),
-        (["--autotune", "--autotune-gaussian-process-noise", "0.5"], {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE": "0.5"}),
+        (
+            ["--autotune", "--autotune-gaussian-process-noise", "0.5"],
+            {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE": "0.5"},
+        ),
         (["--log-level", "debug"], {"HOROVOD_LOG_LEVEL": "DEBUG"}),
         (["--log-with-timestamp"], {"HOROVOD_LOG_HIDE_TIME": "0"}),
         (["--log-hide-timestamp"], {"HOROVOD_LOG_HIDE_TIME": "1"}),

@@ -30,7 +30,9 @@ def test_help_is_grouped_and_names_the_usage(run):
     assert "\n\n\n" not in text
 
 
-@pytest.mark.parametrize("spelling", [["-np", "2"], ["-n", "2"], ["-n2"], ["--num-proc", "2"], ["--num-proc=2"], ["-np=2"]])
+@pytest.mark.parametrize(
+    "spelling", [["-np", "2"], ["-n", "2"], ["-n2"], ["--num-proc", "2"], ["--num-proc=2"], ["-np=2"]]
+)
 def test_number_of_ranks_has_many_spellings(run, spelling):
     assert run(*spelling, "echo", "x").stdout.count(b"x\n") == 2
 
@@ -109,7 +111,9 @@ def test_remote_hosts_are_refused(run):
     refused(run("-np", "2", "-H", "localhost:1,far.example:1", "true"), "host far.example", "not supported yet")
 
 
-@pytest.mark.parametrize("hosts", ["localhost", "localhost:", "localhost:x", "localhost:0", ":2", "a b:2", "localhost:1,", "::1:2"])
+@pytest.mark.parametrize(
+    "hosts", ["localhost", "localhost:", "localhost:x", "localhost:0", ":2", "a b:2", "localhost:1,", "::1:2"]
+)
 def test_bad_hosts(run, hosts):
     refused(run("-np", "1", "-H", hosts, "true"), "bad host")
 

@@ -92,7 +92,9 @@ for number in range(50000):
             hashes[rank].update(line[len("[0]<stdout>:") :])
     assert counts == dict.fromkeys(range(ranks), 50000)
     for rank in range(ranks):
-        plain = subprocess.run(python(code), env={**os.environ, "HOROVOD_RANK": str(rank)}, capture_output=True, check=True)
+        plain = subprocess.run(
+            python(code), env={**os.environ, "HOROVOD_RANK": str(rank)}, capture_output=True, check=True
+        )
         assert hashes[rank].digest() == hashlib.sha256(plain.stdout).digest()
 
 
@@ -122,7 +124,11 @@ def test_reader_that_goes_away_does_not_end_the_job(horovodrun, python, tmp_path
 def test_stdout_and_stderr_to_one_place_keep_their_lines_apart(horovodrun, python):
     code = "import sys\nfor i in range(20000): print('o' * 50); print('e' * 50, file=sys.stderr)"
     result = subprocess.run(
-        [horovodrun, "-np", "2", *python(code)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True, timeout=60
+        [horovodrun, "-np", "2", *python(code)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=True,
+        timeout=60,
     )
     lines = collections.Counter(result.stdout.splitlines())
     assert lines == {

@@ -54,7 +54,9 @@ def test_contents(wheel: pathlib.Path) -> None:
     assert f"horovod-{VERSION}.dist-info/licenses/LICENSE" in names
     strays = [name for name in names if not re.match(rf"horovod/|horovod-{VERSION}\.(data/scripts|dist-info)/", name)]
     assert strays == []
-    assert [name for name in names if name.endswith((".a", ".o", ".cc", ".pyc")) or name.startswith("horovod/bin/")] == []
+    assert [
+        name for name in names if name.endswith((".a", ".o", ".cc", ".pyc")) or name.startswith("horovod/bin/")
+    ] == []
 
 
 def test_requirements_are_few(wheel: pathlib.Path) -> None:
@@ -67,7 +69,13 @@ def test_requirements_are_few(wheel: pathlib.Path) -> None:
 def test_library_needs_libc_alone_and_exports_the_abi_alone(environment: pathlib.Path) -> None:
     (library,) = environment.glob("lib/python*/site-packages/horovod/lib/libhorovod.so")
     needed = re.findall(r"^\s*(\S+?)\.so", output("ldd", library), re.MULTILINE)
-    assert {pathlib.PurePath(name).name for name in needed} <= {"linux-vdso", "libc", "libm", "ld-linux-x86-64", "ld-linux-aarch64"}
+    assert {pathlib.PurePath(name).name for name in needed} <= {
+        "linux-vdso",
+        "libc",
+        "libm",
+        "ld-linux-x86-64",
+        "ld-linux-aarch64",
+    }
     exported = output("nm", "-D", "--defined-only", library).split()[2::3]
     assert exported
     assert [name for name in exported if not name.startswith("hvd_")] == []

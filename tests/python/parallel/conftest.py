@@ -31,3 +31,12 @@ def one_test_at_a_time(world: None) -> Iterator[None]:
     yield
     hvd.barrier()
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def numbered_anew(one_test_at_a_time: None) -> Iterator[None]:
+    """For tests in which ranks issue different numbers of operations: unnamed ones of later tests must match again."""
+    yield
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -114,7 +114,11 @@ class Ranks:
         self._deadline = time.monotonic() + limit
         source = PRELUDE.format(limit=limit) + textwrap.dedent(inspect.getsource(body))
         source += f"\n{body.__name__}(*{args!r})\n"
+        outside = {key: value for key, value in os.environ.items() if not key.startswith("HOROVOD_")}
+        if "HOROVOD_LIBRARY" in os.environ:
+            outside["HOROVOD_LIBRARY"] = os.environ["HOROVOD_LIBRARY"]
         job = {
+            "HOROVOD_HOSTNAME": "localhost",
             "HOROVOD_SIZE": str(size),
             "HOROVOD_LOCAL_SIZE": str(size),
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
@@ -126,7 +130,7 @@ class Ranks:
         self.processes = {
             rank: subprocess.Popen(
                 [sys.executable, "-c", source],
-                env={**os.environ, **job, "HOROVOD_RANK": str(rank), "HOROVOD_LOCAL_RANK": str(rank), **(env or {})},
+                env={**outside, **job, "HOROVOD_RANK": str(rank), "HOROVOD_LOCAL_RANK": str(rank), **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -137,7 +141,7 @@ class Ranks:
         self._output = {rank: _Stream(_pipe(process.stdout)) for rank, process in self.processes.items()}
         self._errors = {rank: _Stream(_pipe(process.stderr)) for rank, process in self.processes.items()}
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -61,7 +61,7 @@ def scaled(values: Array, factor: float) -> Array:
         return np.trunc(values.astype(np.float64) * factor).astype(values.dtype)
     if values.dtype.itemsize == 2:
         return (values.astype(np.float32) * np.float32(factor)).astype(values.dtype)
-    return (values * values.dtype.type(factor)).astype(values.dtype)
+    return np.asarray(values * values.dtype.type(factor), values.dtype)
 
 
 def rows_of(rank: int, rows: int, size: int) -> slice:

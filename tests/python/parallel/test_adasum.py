@@ -35,7 +35,7 @@ def adasum(inputs: list[Array]) -> Array:
 @pytest.mark.parametrize("shape", [(), (1,), (37,), (13, 11), (20_011,)], ids=str)
 def test_random_values(dtype: type, tolerance: float, shape: tuple[int, ...]) -> None:
     generator = np.random.default_rng(7)
-    inputs = [np.asarray(generator.standard_normal(shape)).astype(dtype) for _ in range(hvd.size())]
+    inputs: list[Array] = [np.asarray(generator.standard_normal(shape)).astype(dtype) for _ in range(hvd.size())]
     result = hvd.allreduce(inputs[hvd.rank()], op=hvd.Adasum)
     assert result.dtype == dtype
     expected = adasum(inputs)

@@ -7,8 +7,21 @@ from typing import Any
 import horovod.numpy as hvd
 import numpy as np
 import pytest
-from data import ALL, BOOL, COMPLEX, FLOATS, INTEGERS, NOT_SCALABLE, SCALABLE, SHAPES
-from data import array_of, arrays, assert_same, reduced, scaled
+from data import (
+    ALL,
+    BOOL,
+    COMPLEX,
+    FLOATS,
+    INTEGERS,
+    NOT_SCALABLE,
+    SCALABLE,
+    SHAPES,
+    array_of,
+    arrays,
+    assert_same,
+    reduced,
+    scaled,
+)
 
 DType = np.dtype[Any]
 
@@ -48,9 +61,7 @@ def test_factors_come_before_and_after(dtype: DType) -> None:
     inputs = arrays(dtype, (3, 21))
     for prescale, postscale in ((2.0, 1.0), (1.0, 3.0), (0.5, 4.0)):
         expected = scaled(reduced([scaled(each, prescale) for each in inputs], hvd.Sum), postscale)
-        result = hvd.allreduce(
-            inputs[hvd.rank()], op=hvd.Sum, prescale_factor=prescale, postscale_factor=postscale
-        )
+        result = hvd.allreduce(inputs[hvd.rank()], op=hvd.Sum, prescale_factor=prescale, postscale_factor=postscale)
         assert_same(result, expected)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import horovod.numpy as hvd
 import numpy as np
 import pytest
@@ -61,7 +63,7 @@ def test_all_join_at_once() -> None:
 def test_other_verbs_fail_while_a_rank_has_joined(verb: str) -> None:
     if hvd.size() == 1:
         pytest.skip("needs two ranks")
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "allgather": lambda: hvd.allgather(np.ones((2, 2)), name="joined"),
         "broadcast": lambda: hvd.broadcast(np.ones(2), hvd.size() - 1, name="joined"),
         "alltoall": lambda: hvd.alltoall(np.ones(hvd.size()), name="joined"),

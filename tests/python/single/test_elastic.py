@@ -10,7 +10,7 @@ from horovod.common.elastic import HostUpdateResult, ObjectState, State, notific
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 
-def make_state(**values: Any) -> ObjectState:
+def make_state(**values: Any) -> Any:
     return ObjectState(bcast_object=copy.copy, get_rank=lambda: 0, **values)
 
 
@@ -66,7 +66,7 @@ def test_sync_takes_the_saved_values_of_rank_0() -> None:
         sent.append(obj)
         return {"batch": 7}
 
-    state = ObjectState(bcast_object=bcast, get_rank=lambda: 1, batch=1)
+    state: Any = ObjectState(bcast_object=bcast, get_rank=lambda: 1, batch=1)
     state.batch = 5
     state.sync()
     assert sent == [{"batch": 1}]

@@ -15,7 +15,7 @@ from horovod._native import abi
 from ranks import ROOT
 
 HEADER = ROOT / "include" / "horovod" / "horovod.h"
-CODE = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.S)
+CODE = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
 
 ENUMS: dict[str, type[IntEnum]] = {
     "hvd_code": abi.Code,
@@ -59,7 +59,7 @@ def declarations(text: str) -> list[tuple[str, Any]]:
 
 def prototypes(pattern: str) -> dict[str, tuple[Any, list[Any]]]:
     found = {}
-    for result, name, arguments in re.findall(pattern, CODE, flags=re.S):
+    for result, name, arguments in re.findall(pattern, CODE, flags=re.DOTALL):
         listed = [] if arguments.strip() == "void" else declarations(arguments)
         assert len(listed) == (0 if arguments.strip() == "void" else arguments.count(",") + 1)
         found[name] = (ctype(result), [kind for _, kind in listed])
@@ -75,24 +75,24 @@ def test_constants() -> None:
 def test_every_enum_and_its_numbers() -> None:
     declared = {
         name: {key: int(value) for key, value in re.findall(r"HVD_(\w+) = (\d+)", body)}
-        for body, name in re.findall(r"typedef enum \w+ \{(.*?)\} (\w+);", CODE, flags=re.S)
+        for body, name in re.findall(r"typedef enum \w+ \{(.*?)\} (\w+);", CODE, flags=re.DOTALL)
     }
-    assert declared == {name: {key: int(value) for key, value in enum.__members__.items()} for name, enum in ENUMS.items()}
+    assert declared == {
+        name: {key: int(value) for key, value in enum.__members__.items()} for name, enum in ENUMS.items()
+    }
 
 
 def test_every_struct_and_its_fields_in_order() -> None:
     declared = {
         name: declarations(body)
-        for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", CODE, flags=re.S)
+        for body, name in re.findall(r"typedef struct \w+ \{(.*?)\} (\w+);", CODE, flags=re.DOTALL)
     }
     assert declared == {name: list(struct._fields_) for name, struct in STRUCTS.items()}
 
 
 def test_every_callback() -> None:
     declared = prototypes(r"typedef ([\w ]+\*?) ?\(\*(\w+)\)\((.*?)\);")
-    assert declared == {
-        name: (callback._restype_, list(callback._argtypes_)) for name, callback in CALLBACKS.items()
-    }
+    assert declared == {name: (callback._restype_, list(callback._argtypes_)) for name, callback in CALLBACKS.items()}
 
 
 def test_every_function() -> None:
@@ -110,7 +110,9 @@ def test_the_compiler_agrees_on_sizes_and_offsets(tmp_path: Path) -> None:
         "#include <stdio.h>\n#include <horovod/horovod.h>\nint main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n"
     )
     binary = tmp_path / "layout"
-    subprocess.run(["cc", "-std=c99", "-Werror", "-I", str(ROOT / "include"), str(program), "-o", str(binary)], check=True)
+    subprocess.run(
+        ["cc", "-std=c99", "-Werror", "-I", str(ROOT / "include"), str(program), "-o", str(binary)], check=True
+    )
     printed = [int(line) for line in subprocess.check_output([str(binary)], text=True).split()]
     expected = [getattr(STRUCTS[name], field).offset for name, field in fields]
     expected += [ctypes.sizeof(struct) for struct in STRUCTS.values()] + [ctypes.sizeof(c_int)] * len(ENUMS)

@@ -16,7 +16,8 @@ from ranks import ROOT
 
 def python(source: str, **env: str) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **env}
-    return subprocess.run([sys.executable, "-c", source], env=settings, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", source]
+    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_library_is_beside_the_package_unless_the_environment_says_otherwise(

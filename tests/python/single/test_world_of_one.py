@@ -233,7 +233,9 @@ def test_empty_groups() -> None:
 
 
 @pytest.mark.usefixtures("world")
-@pytest.mark.parametrize("splits", [[1.0], np.array([1.0]), np.array([1]), np.array([[1]], np.int32), [[1]], [2], [1, 0]])
+@pytest.mark.parametrize(
+    "splits", [[1.0], np.array([1.0]), np.array([1]), np.array([[1]], np.int32), [[1]], [2], [1, 0]]
+)
 def test_bad_splits(splits: Any) -> None:
     with pytest.raises(ValueError):
         hvd.alltoall(np.ones(1), splits)

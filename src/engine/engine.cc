@@ -13,6 +13,7 @@ namespace hvd {
 namespace {
 
 constexpr Duration kIdleSpin = std::chrono::microseconds(30);  // the engine thread looks a little longer before it sleeps
+constexpr Duration kBackSoon = std::chrono::milliseconds(1);
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
 constexpr int kTurnSpins = 2000;
 
@@ -26,6 +27,9 @@ int32_t available_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+// More ranks than cores: a rank that spins keeps another from running.
+bool is_crowded(const World& world) { return world.local_size > available_cores(); }
+
 TransportSettings transport_settings(const World& world, const Config& config) {
   TransportSettings settings;
   // Many ranks share the memory that a few would have.
@@ -34,8 +38,7 @@ TransportSettings transport_settings(const World& world, const Config& config) {
       .ring = static_cast<size_t>(std::max<int64_t>(config.shm_ring_bytes / crowd / 4096 * 4096, 64 << 10)),
       .chunk = static_cast<size_t>(config.shm_chunk_bytes),
       .chunks = static_cast<size_t>(std::max<int64_t>(config.shm_chunks / crowd, 4))};
-  bool crowded = world.local_size > available_cores();
-  settings.spin = crowded ? Duration{} : seconds(config.spin_us * 1e-6);
+  settings.spin = is_crowded(world) ? Duration{} : seconds(config.spin_us * 1e-6);
   settings.yield = seconds(config.yield_us * 1e-6);
   settings.stall_warning = config.stall_check ? seconds(config.stall_warning_time) : Duration{};
   settings.collective_timeout = seconds(config.collective_timeout);
@@ -89,7 +92,8 @@ class Engine::Recorder : public NegotiationObserver {
   const Executor& executor_;
 };
 
-Engine::Engine(const World& world, const Config& config) : world_(world), config_(config), negotiator_(world.size) {}
+Engine::Engine(const World& world, const Config& config)
+    : world_(world), config_(config), crowded_(is_crowded(world)), negotiator_(world.size) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, HostGroup group) {
   std::unique_ptr<Engine> engine(new Engine(world, config));
@@ -253,11 +257,14 @@ void Engine::drive(Done&& done, TimePoint until) {
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;
-  transport_->leave();
+  // A user thread that waited a moment ago is likely to be back before a bell could wake the engine thread.
+  TimePoint now = Clock::now();
+  if (driver_waits_) waited_at_ = now;
+  bool left_over = transport_->leave(now < waited_at_ + kBackSoon);
   // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
   int64_t deadline = ticks_of(next_deadline());
   bool is_new_deadline = deadline_.exchange(deadline) != deadline && deadline != ticks_of(kNever) && engine_sleeps_.load();
-  if (inbox_filled_.load() || transport_->has_incoming() || is_new_deadline) transport_->wake();
+  if (left_over || inbox_filled_.load() || is_new_deadline) transport_->wake();
 }
 
 TimePoint Engine::sleep_until() {
@@ -283,7 +290,14 @@ bool Engine::wait(const SubmissionRef& submission, TimePoint until) {
     } else {
       // The engine thread leaves soon when somebody waits: look a moment before sleeping.
       lock.unlock();
-      for (int i = 0; i < kTurnSpins && driving_.load(std::memory_order_relaxed) && !done(); i++) Transport::relax();
+      for (int i = 0; i < kTurnSpins && driving_.load(std::memory_order_relaxed) && !done(); i++) {
+        if (crowded_) {
+          ::sched_yield();
+          i += kTurnSpins / 16;
+        } else {
+          Transport::relax();
+        }
+      }
       lock.lock();
       if (driving_.load(std::memory_order_relaxed) && !done()) {
         if (until == kNever) turn_.wait(lock);

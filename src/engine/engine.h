@@ -80,6 +80,7 @@ class Engine {
 
   const World world_;
   const Config config_;
+  const bool crowded_;
   std::unique_ptr<Transport> transport_;
   OperationTable operations_;
   std::unique_ptr<Executor> executor_;
@@ -96,6 +97,7 @@ class Engine {
   bool shutdown_announced_ = false;
   bool ended_ = false;
   bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
+  TimePoint waited_at_{};      // when the last such driver left
 
   // Hand-over from submitters.
   std::mutex inbox_mutex_;

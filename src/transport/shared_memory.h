@@ -24,6 +24,7 @@ inline constexpr size_t kDownRingBytes = 256 << 10; // the root to all
 enum class Activity : uint32_t {
   driving,  // a thread of the process looks at shared memory all the time: needs no bell
   idle,     // nobody looks; the engine thread sleeps and wants a bell for control messages
+  paused,   // like idle, but a user thread has just left and is likely to be back before a bell would help
   blocked,  // asleep inside a wait: wants a bell for anything
 };
 
@@ -31,9 +32,11 @@ struct alignas(kLinePair) Flag {
   std::atomic<uint64_t> value{0};
 };
 
-// Written by the rank it belongs to.
+// Written by the rank it belongs to, except `attention`.
 struct RankBlock {
   alignas(kLinePair) std::atomic<Activity> activity{Activity::idle};
+  // Set by a peer that left while this rank was driving and had not read its message: look once more before leaving.
+  alignas(kLinePair) std::atomic<uint32_t> attention{0};
   Flag up_written;  // bytes ever put into the up ring
   Flag down_read;   // bytes ever taken from the down ring
   alignas(kLinePair) std::byte up_ring[kUpRingBytes];

@@ -14,8 +14,8 @@ namespace {
 
 constexpr char kGoodbye = 'B';
 constexpr size_t kStagingAlignment = 2 << 20;
-constexpr Duration kRingAfter = std::chrono::microseconds(4);   // a peer that is about to look by itself needs no bell
-constexpr int kYieldsBeforeRinging = 4;
+constexpr Duration kRingAfter = std::chrono::microseconds(4);    // a peer that is about to look by itself needs no bell
+constexpr Duration kPatience = std::chrono::microseconds(100);   // and one that paused is given this long
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
 
 constexpr size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
@@ -34,6 +34,7 @@ Result<std::unique_ptr<Transport>> Transport::create(HostGroup group, TransportS
 Transport::Transport(HostGroup group, TransportSettings settings, Mapping control, Sleeper sleeper)
     : group_(std::move(group)),
       settings_(settings),
+      quick_spins_(settings.spin > Duration{} ? 64 : 1),
       control_mapping_(std::move(control)),
       control_(reinterpret_cast<ControlBlock*>(control_mapping_.data())),
       sleeper_(std::move(sleeper)),
@@ -161,24 +162,41 @@ Channel* Transport::channel(int32_t process_set) {
 
 void Transport::enter() { block_of(rank()).activity.store(Activity::driving, std::memory_order_relaxed); }
 
-void Transport::leave() {
-  block_of(rank()).activity.store(Activity::idle, std::memory_order_seq_cst);
-  ring_owed();
+bool Transport::leave(bool pause) {
+  RankBlock& mine = block_of(rank());
+  mine.activity.store(pause ? Activity::paused : Activity::idle, std::memory_order_seq_cst);
+  ring_owed(Ringing::leaving);  // begins with a fence: what follows is seen after the store above
+  // A peer that waits for us rings by itself when its patience ends; who left cannot, and has set `attention`.
+  if (pause && mine.attention.load(std::memory_order_relaxed) == 0) return false;
+  mine.attention.store(0, std::memory_order_relaxed);
+  return has_incoming();
 }
 
 // A message or flag was published before; the fence orders that with looking at whether its reader sleeps. The reader
 // does the mirror image: it says that it sleeps, then looks at the message. One of the two sees the other.
-void Transport::ring_owed() {
+void Transport::ring_owed(Ringing how) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (std::exchange(owed_up_, false) && block_of(0).activity.load(std::memory_order_relaxed) != Activity::driving) {
-    ring_rank(0);
+  if (owed_up_) {
+    owed_up_ = how == Ringing::patient;
+    uint64_t read = control_->up_read[rank()].value.load(std::memory_order_relaxed);
+    if (read != block_of(rank()).up_written.value.load(std::memory_order_relaxed)) ring_reader(0, how);
   }
-  if (std::exchange(owed_down_, false)) {
+  if (owed_down_) {
+    owed_down_ = how == Ringing::patient;
+    uint64_t written = control_->down_written.value.load(std::memory_order_relaxed);
     for (int32_t peer = 1; peer < size(); peer++) {
-      if (block_of(peer).activity.load(std::memory_order_relaxed) != Activity::driving) ring_rank(peer);
+      if (block_of(peer).down_read.value.load(std::memory_order_relaxed) != written) ring_reader(peer, how);
     }
   }
   if (control_->blocked.load(std::memory_order_relaxed) != 0) ring_blocked();
+}
+
+void Transport::ring_reader(int32_t peer, Ringing how) {
+  RankBlock& reader = block_of(peer);
+  if (how == Ringing::leaving) reader.attention.store(1, std::memory_order_seq_cst);
+  Activity activity = reader.activity.load(std::memory_order_seq_cst);
+  if (activity == Activity::driving || (how == Ringing::patient && activity == Activity::paused)) return;
+  ring_rank(peer);
 }
 
 void Transport::ring_blocked() {
@@ -201,27 +219,25 @@ void Transport::answer_bell() {
 Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank) {
   TimePoint start = Clock::now();
   TimePoint now = start;
-  bool rung = false;
+  int rung = 0;
+  auto ring_in_time = [&] {
+    if (rung == 0 && now > start + kRingAfter) ring_owed(Ringing::patient), rung++;
+    if (rung == 1 && now > start + kPatience) ring_owed(Ringing::now), rung++;
+  };
   while (now < start + settings_.spin) {
     for (int i = 0; i < 32; i++) {
       if (ready()) return {};
       relax();
     }
     now = Clock::now();
-    if (!rung && now > start + kRingAfter) {
-      ring_owed();
-      rung = true;
-    }
+    ring_in_time();
     if (now >= until) return {};
   }
-  for (int yields = 0; now < start + settings_.yield; yields++) {
+  while (now < start + settings_.yield) {
     if (ready()) return {};
     if (failed()) return failure();
     if (now >= until) return {};
-    if (!rung && yields == kYieldsBeforeRinging) {
-      ring_owed();
-      rung = true;
-    }
+    ring_in_time();
     ::sched_yield();
     now = Clock::now();
   }
@@ -236,7 +252,7 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
   for (;;) {
     activity.store(Activity::blocked, std::memory_order_seq_cst);
     control_->blocked.fetch_add(1, std::memory_order_seq_cst);
-    ring_owed();
+    ring_owed(Ringing::now);
     if (!ready() && !failed()) {
       TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;
       sleeper_.wait(std::min({until, warn_at, give_up, retry}));

@@ -58,11 +58,13 @@ class Transport {
 
   // ---- waiting ----
   void enter();  // this thread drives from now on
-  void leave();  // nobody does; afterwards the caller looks at has_incoming() once more, see engine.cc
+  // Nobody does. `pause`: this thread is likely to be back soon. True: a message has arrived that nobody will ring for,
+  // so somebody here must drive again.
+  bool leave(bool pause = false);
   // Blocks until ready(), a failure, or `until`; ok also when the time has come. `what` names the wait for reports.
   template <class Ready>
   Status wait_until(Ready&& ready, TimePoint until, const char* what = nullptr, int32_t for_rank = -1) {
-    for (int i = 0; i < kQuickSpins; i++) {
+    for (int i = 0; i < quick_spins_; i++) {
       if (ready()) return {};
       relax();
     }
@@ -111,16 +113,19 @@ class Transport {
   Status wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank);
   Status block(Predicate ready, TimePoint until, TimePoint since, const char* what, int32_t for_rank);
   void check_peers();  // looks at the sockets; sets the failure if a peer is gone
-  void ring_owed();
+  // Wakes the peers that have not read what we sent. `patient`: not those that are only paused. `leaving`: we shall not
+  // look again, so one that drives is asked to.
+  enum class Ringing { patient, now, leaving };
+  void ring_owed(Ringing how);
+  void ring_reader(int32_t peer, Ringing how);
   void ring_blocked();
   void ring_rank(int32_t rank);
   RankBlock& block_of(int32_t rank) const { return control_->ranks[rank]; }
   uint64_t slowest_reader() const;
 
-  static constexpr int kQuickSpins = 64;
-
   HostGroup group_;
   TransportSettings settings_;
+  int quick_spins_;  // looks before the clock is read for the first time
   Mapping control_mapping_;
   ControlBlock* control_;
   Sleeper sleeper_;

@@ -285,10 +285,10 @@ TEST_P(Collectives, MixedSequencesStayInStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, Collectives, testing::Combine(testing::Range(1, 10), testing::Values(Where::threads)),
-                         [](const auto& info) { return std::to_string(std::get<0>(info.param)) + "ranks"; });
+                         [](const auto& test) { return std::to_string(std::get<0>(test.param)) + "ranks"; });
 INSTANTIATE_TEST_SUITE_P(Processes, Collectives,
                          testing::Combine(testing::Values(2, 3, 5, 8), testing::Values(Where::processes)),
-                         [](const auto& info) { return std::to_string(std::get<0>(info.param)) + "ranks"; });
+                         [](const auto& test) { return std::to_string(std::get<0>(test.param)) + "ranks"; });
 
 TEST(StoreChoice, FollowsWhatItMeasures) {
   using namespace std::chrono_literals;

@@ -261,7 +261,9 @@ TEST(Engine, ACollectiveTimeoutNamesWhoIsMissing) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2"));
     }
     EXPECT_TRUE(barrier(engine).ok()) << "the world goes on";
-    if (engine.world().rank == 2) EXPECT_FALSE(finish(engine, tensor.allreduce("lonely")).ok()) << "it gets the same error";
+    if (engine.world().rank == 2) {
+      EXPECT_FALSE(finish(engine, tensor.allreduce("lonely")).ok()) << "it gets the same error";
+    }
   });
 }
 

@@ -84,7 +84,9 @@ TEST(HostMeeting, TwoProcessesWithOneRankAreRefused) {
   run_processes(3, [&](int32_t i) {
     auto group = meet(world_of(i == 0 ? 0 : 1, 3, job), 20s);
     ASSERT_FALSE(group.ok());
-    if (i == 0) EXPECT_THAT(std::string(group.status().message()), HasSubstr("two processes say they are rank 1"));
+    if (i == 0) {
+      EXPECT_THAT(std::string(group.status().message()), HasSubstr("two processes say they are rank 1"));
+    }
   });
 }
 
@@ -93,7 +95,9 @@ TEST(HostMeeting, DifferentWorldSizesAreRefused) {
   run_processes(2, [&](int32_t rank) {
     auto group = meet(world_of(rank, rank == 0 ? 2 : 3, job), 20s);
     ASSERT_FALSE(group.ok());
-    if (rank == 0) EXPECT_THAT(std::string(group.status().message()), HasSubstr("says it is rank 1 of 3"));
+    if (rank == 0) {
+      EXPECT_THAT(std::string(group.status().message()), HasSubstr("says it is rank 1 of 3"));
+    }
   });
 }
 

@@ -138,7 +138,8 @@ TEST_P(TransportTest, ChannelsOfDifferentSetsDoNotDisturbEachOther) {
     }
     for (int round = 0; round < 30; round++) {
       for (int32_t id : {1, 2, 0, 3}) {
-        if (Channel* channel = transport.channel(id)) EXPECT_TRUE(channel->barrier().ok());
+        Channel* channel = transport.channel(id);
+        EXPECT_TRUE(channel == nullptr || channel->barrier().ok());
       }
     }
     // Memory of a closed set is used again and must not remember anything.
@@ -191,7 +192,7 @@ TEST_P(TransportTest, ACollectiveThatTakesTooLongFailsTheWorld) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Everywhere, TransportTest, testing::Values(Where::threads, Where::processes),
-                         [](const auto& info) { return test::name_of(info.param); });
+                         [](const auto& where) { return test::name_of(where.param); });
 
 // ---- what only processes can do ----
 

@@ -110,12 +110,12 @@ inline Floats widen_halves(Halves halves) {
   return __builtin_bit_cast(Floats, _mm256_cvtph_ps(__builtin_bit_cast(__m128i, halves)));
 #elif defined(__aarch64__)
   return __builtin_bit_cast(Floats, vcvt_f32_f16(__builtin_bit_cast(float16x4_t, halves)));
-#else  // half_to_float(), on vectors
-  const Words bits = widen(halves);
-  const Words magnitude = bits & 0x7fff;
-  const Floats tiny = __builtin_convertvector(__builtin_bit_cast(SignedWords, magnitude), Floats) * 0x1p-24f;
-  Words result = (magnitude << 13) + (uint32_t{127 - 15} << 23);
-  result = magnitude < 0x0400 ? __builtin_bit_cast(Words, tiny) : result;
+#else  // half_to_float() on vectors; signed words, because SSE2 compares no others
+  const auto bits = __builtin_bit_cast(SignedWords, widen(halves));
+  const SignedWords magnitude = bits & 0x7fff;
+  const Floats tiny = __builtin_convertvector(magnitude, Floats) * 0x1p-24f;
+  SignedWords result = (magnitude << 13) + ((127 - 15) << 23);
+  result = magnitude < 0x0400 ? __builtin_bit_cast(SignedWords, tiny) : result;
   result = magnitude >= 0x7c00 ? 0x7f800000 | magnitude << 13 : result;
   result = magnitude > 0x7c00 ? 0x00400000 | result : result;
   return __builtin_bit_cast(Floats, result | (bits & 0x8000) << 16);
@@ -130,15 +130,15 @@ inline Halves narrow_to_halves(Floats values) {
   return __builtin_bit_cast(Halves, _mm256_cvtps_ph(__builtin_bit_cast(__m256, values), _MM_FROUND_TO_NEAREST_INT));
 #elif defined(__aarch64__)
   return __builtin_bit_cast(Halves, vcvt_f16_f32(__builtin_bit_cast(float32x4_t, values)));
-#else  // float_to_half(), on vectors
-  const Words bits = __builtin_bit_cast(Words, values);
-  const Words magnitude = bits & 0x7fffffff;
-  const Words rounded = (magnitude - (uint32_t{127 - 15} << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
-  const Words tiny = __builtin_bit_cast(Words, __builtin_bit_cast(Floats, magnitude) + 0.5f) - 0x3f000000;
-  Words result = magnitude < 0x38800000 ? tiny : rounded;
-  result = magnitude >= 0x477ff000 ? Words{} + 0x7c00 : result;
+#else  // float_to_half() on vectors
+  const SignedWords bits = __builtin_bit_cast(SignedWords, values);
+  const SignedWords magnitude = bits & 0x7fffffff;
+  const SignedWords rounded = (magnitude - ((127 - 15) << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  const SignedWords tiny = __builtin_bit_cast(SignedWords, __builtin_bit_cast(Floats, magnitude) + 0.5f) - 0x3f000000;
+  SignedWords result = magnitude < 0x38800000 ? tiny : rounded;
+  result = magnitude >= 0x477ff000 ? SignedWords{} + 0x7c00 : result;
   result = magnitude > 0x7f800000 ? 0x7e00 | (magnitude >> 13 & 0x3ff) : result;
-  return __builtin_convertvector(result | (bits >> 16 & 0x8000), Halves);
+  return __builtin_convertvector(__builtin_bit_cast(Words, result | (bits >> 16 & 0x8000)), Halves);
 #endif
 }
 

@@ -42,6 +42,7 @@ std::vector<uint32_t> choose_plans(std::span<const FusionItem> items, const Fusi
   uint64_t threshold = static_cast<uint64_t>(settings.threshold);
   std::vector<OpenPlan> open;  // plans with room left
   std::vector<uint32_t> plan_of;
+  plan_of.reserve(items.size());
   auto start_plan = [&] {
     plan_of.push_back(static_cast<uint32_t>(sizes.size()));
     sizes.push_back(1);

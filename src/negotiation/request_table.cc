@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "negotiation/messages.h"
+
 namespace hvd {
 
 Entry* RequestTable::find(NameView name) {
@@ -61,10 +63,11 @@ void RequestTable::forgive(int32_t process_set) {
 }
 
 std::vector<int32_t> missing_ranks(const Entry& entry, const RankSet& joined) {
+  bool may_join = entry.key.process_set == kWorldSet && !manages_sets(entry.submissions.front().request->kind);
   std::vector<int32_t> missing;
   for (int32_t rank : *entry.members) {
-    bool excused = entry.key.process_set == kWorldSet && joined.contains(Rank{rank});
-    if (!entry.submitted.contains(Rank{rank}) && !excused) missing.push_back(rank);
+    bool is_excused = may_join && joined.contains(Rank{rank});
+    if (!entry.submitted.contains(Rank{rank}) && !is_excused) missing.push_back(rank);
   }
   return missing;
 }

@@ -86,7 +86,7 @@ class RequestTable {
   Entry* newest_ = nullptr;
 };
 
-// The members that have not submitted and have not joined, sorted. The entry is open.
+// The members that the open entry waits for, sorted: they have not submitted and are not excused by having joined.
 std::vector<int32_t> missing_ranks(const Entry& entry, const RankSet& joined);
 // The ranks that wait in the entry, sorted.
 std::vector<int32_t> waiting_ranks(const Entry& entry);

@@ -145,7 +145,7 @@ TEST(Protocol, MalformedRequestsAreRefused) {
 struct Recorder : NegotiationObserver {
   void on_first_request(const Request& request) override { events.push_back("first " + request.name); }
   void on_rank_ready(const Request& request, Rank rank) override {
-    events.push_back(request.name + " rank " + std::to_string(index_of(rank)));
+    events.push_back(fmt::format("{} rank {}", request.name, index_of(rank)));
   }
   void on_agreed(const Request& request) override { events.push_back("agreed " + request.name); }
   std::vector<std::string> events;

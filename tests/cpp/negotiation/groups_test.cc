@@ -1,0 +1,91 @@
+#include "negotiation/groups.h"
+
+#include "negotiation/simulation.h"
+
+namespace hvd {
+namespace {
+
+CoordinatorSettings unfused() {
+  CoordinatorSettings settings;
+  settings.tuning.fusion_threshold = 0;
+  return settings;
+}
+
+TEST(GroupsTest, MembersWaitForEachOtherAndComeTogether) {
+  Simulation world(2, unfused());
+  for (const char* name : {"x", "y", "z"}) world.submit(0, in_group("g", 3, allreduce(name)));
+  world.submit(1, in_group("g", 3, allreduce("z")));
+  world.submit(1, in_group("g", 3, allreduce("x")));
+  EXPECT_TRUE(world.decide().empty());
+  world.submit_all(allreduce("a"));
+  world.submit(1, in_group("g", 3, allreduce("y")));
+  EXPECT_EQ(names_of(world.plans()), (Names{{"a"}, {"x"}, {"y"}, {"z"}})) << "in the order they were first seen";
+}
+
+TEST(GroupsTest, WorkAgainFromTheCache) {
+  Simulation world(2);
+  for (int i = 0; i < 3; i++) {
+    for (const char* name : {"x", "y"}) world.submit_all(in_group("g", 2, allreduce(name)));
+    EXPECT_EQ(names_of(world.plans()), (Names{{"x", "y"}}));
+  }
+}
+
+TEST(GroupsTest, SameGroupNameInAnotherSetIsAnotherGroup) {
+  Simulation world(2);
+  int32_t set = world.run(add_set({0})).result;
+  world.submit(0, in_set(set, in_group("g", 2, allreduce("x"))));
+  world.submit_all(in_group("g", 2, allreduce("y")));
+  EXPECT_TRUE(world.decide().empty());
+  world.submit(0, in_set(set, in_group("g", 2, allreduce("z"))));
+  EXPECT_EQ(names_of(world.plans()), (Names{{"x", "z"}}));
+}
+
+TEST(GroupsTest, FurtherMembersOfAFullGroupStartTheNext) {
+  Simulation world(2, unfused());
+  for (const char* name : {"a", "b", "c", "d"}) world.submit(0, in_group("g", 2, allreduce(name)));
+  world.submit(1, in_group("g", 2, allreduce("a")));
+  world.submit(1, in_group("g", 2, allreduce("c")));
+  EXPECT_TRUE(world.decide().empty());
+  world.submit(1, in_group("g", 2, allreduce("d")));
+  EXPECT_EQ(names_of(world.plans()), (Names{{"c"}, {"d"}}));
+  world.submit(1, in_group("g", 2, allreduce("b")));
+  EXPECT_EQ(names_of(world.plans()), (Names{{"a"}, {"b"}}));
+}
+
+TEST(GroupsTest, FailedMemberDoesNotHoldTheOthers) {
+  Simulation world(2);
+  world.submit(0, in_group("g", 2, allreduce("x")));
+  world.submit(0, in_group("g", 2, allreduce("y")));
+  world.submit(1, in_group("g", 2, allreduce("y")));
+  world.submit(1, in_group("g", 2, allreduce("x", {9})));
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"x"}, {"y"}}));
+  EXPECT_EQ(plans[0].error, Code::precondition);
+  EXPECT_EQ(plans[1].error, Code::ok);
+}
+
+TEST(GroupsTest, RanksThatDisagreeAboutTheGroupDoNotHang) {
+  Simulation world(2);
+  world.submit(0, in_group("g", 2, allreduce("x")));
+  world.submit(0, in_group("g", 2, allreduce("y")));
+  world.submit(1, in_group("h", 2, allreduce("x")));
+  world.submit(1, in_group("h", 2, allreduce("y")));
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"x"}, {"y"}}));
+  for (const Plan& plan : plans) EXPECT_EQ(plan.error, Code::precondition);
+  for (const char* name : {"x", "y"}) world.submit_all(in_group("g", 2, allreduce(name)));
+  EXPECT_EQ(names_of(world.plans()), (Names{{"x", "y"}})) << "nothing is left of the failed ones";
+}
+
+TEST(GroupsTest, MembersThatDisagreeAboutTheSizeFailInsteadOfHanging) {
+  Simulation world(2);
+  world.submit_all(in_group("g", 2, allreduce("x")));
+  world.submit_all(in_group("g", 3, allreduce("y")));
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"y"}, {"x"}}));
+  EXPECT_THAT(plans[0].error_text, testing::HasSubstr("mismatched sizes of group g"));
+  EXPECT_EQ(plans[1].error, Code::ok);
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,108 @@
+#include "negotiation/simulation.h"
+
+namespace hvd {
+namespace {
+
+TEST(ProcessSetPlans, IdsAreAssignedInOrderAndUsedAgain) {
+  Simulation world(4);
+  EXPECT_EQ(world.run(add_set({0, 1})).result, 1);
+  EXPECT_EQ(world.run(add_set({2, 3})).result, 2);
+  Plan removal = world.run(remove_set(1));
+  EXPECT_EQ(removal.error, Code::ok);
+  EXPECT_EQ(removal.first().process_set, 1);
+  EXPECT_EQ(world.run(add_set({1, 2})).result, 1);
+  EXPECT_EQ(world.run(add_set({0, 3})).result, 3);
+}
+
+TEST(ProcessSetPlans, NeedAllRanksOfTheWorld) {
+  Simulation world(2);
+  world.submit(0, add_set({0}));
+  EXPECT_TRUE(world.decide().empty());
+  world.submit(1, add_set({0}));
+  EXPECT_EQ(world.plans().at(0).result, 1);
+}
+
+TEST(ProcessSetPlans, ImpossibleSetsAreRefusedByName) {
+  Simulation world(2);
+  world.run(add_set({1}));
+  auto text = [&](std::vector<int32_t> ranks) {
+    Plan plan = world.run(add_set(std::move(ranks)));
+    EXPECT_EQ(plan.error, Code::precondition);
+    return plan.error_text;
+  };
+  EXPECT_EQ(text({1}), "process set [1] exists already with id 1");
+  EXPECT_EQ(text({0, 1}), "process set [0, 1] exists already with id 0");
+  EXPECT_EQ(text({0, 2}), "process set [0, 2] has rank 2, but the world has ranks 0 to 1");
+  EXPECT_EQ(text({-1, 0}), "process set [-1, 0] has rank -1, but the world has ranks 0 to 1");
+  EXPECT_EQ(text({0, 0}), "process set [0, 0] has rank 0 more than once");
+  EXPECT_EQ(text({}), "a process set needs at least one rank");
+}
+
+TEST(ProcessSetPlans, RanksThatAskForDifferentSetsDisagree) {
+  Simulation world(2);
+  world.submit(0, add_set({0}));
+  world.submit(1, add_set({1}));
+  EXPECT_EQ(world.plans().at(0).error_text,
+            "mismatched ranks of the process set for tensor add_process_set: rank 0 sent [0], rank 1 sent [1]");
+  world.submit(0, remove_set(1));
+  world.submit(1, remove_set(2));
+  EXPECT_EQ(world.plans().at(0).error_text,
+            "mismatched process sets for tensor remove_process_set: rank 0 sent 1, rank 1 sent 2");
+}
+
+TEST(ProcessSetPlans, WorldAndUnknownSetsCannotBeRemoved) {
+  Simulation world(2);
+  EXPECT_EQ(world.run(remove_set(0)).error_text, "process set 0, the world, cannot be removed");
+  EXPECT_EQ(world.run(remove_set(7)).error_text, "process set 7 does not exist");
+}
+
+TEST(ProcessSetPlans, WhatIsReadyComesBeforeTheRemoval) {
+  Simulation world(2);
+  int32_t set = world.run(add_set({0})).result;
+  world.submit(0, in_set(set, allreduce("a")));
+  world.submit_all(remove_set(set));
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"a"}, {"remove_process_set"}}));
+  EXPECT_EQ(plans[0].error, Code::ok);
+}
+
+TEST(ProcessSetPlans, PendingOperationsFailWithTheRemoval) {
+  Simulation world(3);
+  int32_t set = world.run(add_set({0, 1})).result;
+  world.submit(0, in_set(set, allreduce("a")));
+  world.submit(0, in_set(set, in_group("g", 2, allreduce("b"))));
+  world.submit(1, in_set(set, in_group("g", 2, allreduce("b"))));
+  world.submit_all(remove_set(set));
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"a"}, {"b"}, {"remove_process_set"}}));
+  EXPECT_EQ(plans[0].error, Code::precondition);
+  EXPECT_EQ(plans[0].error_text, "process set 1 was removed");
+  EXPECT_EQ(plans[1].error_text, "process set 1 was removed");
+  EXPECT_EQ(world.root.next_deadline(), kNever);
+}
+
+TEST(ProcessSetPlans, RequestThatCrossesTheRemovalFailsInsteadOfBreakingTheRank) {
+  Simulation world(2);
+  int32_t set = world.run(add_set({0})).result;
+  world.submit_all(remove_set(set));
+  world.submit(0, in_set(set, allreduce("before")));  // the removal is decided but not sent
+  world.ranks[0]->announce(in_set(set, allreduce("after")));
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"remove_process_set"}, {"before"}}));
+  EXPECT_EQ(plans[1].error_text, "process set 1 was removed");
+  ASSERT_TRUE(world.flush(0).ok());
+  EXPECT_EQ(world.plans().at(0).error_text, "process set 1 was removed");
+  EXPECT_FALSE(world.try_submit(0, in_set(set, allreduce("a"))).ok()) << "now the rank knows better";
+}
+
+TEST(ProcessSetPlans, NewSetOfTheSameIdIsNotDisturbedByTheOldOne) {
+  Simulation world(2);
+  int32_t set = world.run(add_set({0})).result;
+  world.run(remove_set(set));
+  ASSERT_EQ(world.run(add_set({1})).result, set);
+  world.submit(1, in_set(set, allreduce("a")));
+  EXPECT_EQ(world.plans().at(0).error, Code::ok);
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,333 @@
+// Thousands of random schedules against a simple model: ranks submit the same jobs in different orders, messages are
+// delayed arbitrarily, and still every job ends exactly once on every rank, in one order for all.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <random>
+
+#include "negotiation/fusion.h"
+#include "negotiation/signature.h"
+#include "negotiation/simulation.h"
+
+namespace hvd {
+namespace {
+
+using Key = std::pair<int32_t, std::string>;  // process set, name
+
+struct Job {
+  Request request;
+  int32_t odd_rank = -1;  // this rank submits another shape: an error for all
+};
+
+struct Seed {
+  uint32_t value;
+};
+void PrintTo(const Seed& seed, std::ostream* out) { *out << "seed " << seed.value; }
+
+class Schedule {
+ public:
+  explicit Schedule(uint32_t seed) : random_(seed), size_(pick(1, 6)), settings_(random_settings()) {
+    root_ = std::make_unique<Coordinator>(size_, settings_);
+    ranks_.resize(static_cast<size_t>(size_));
+    for (RankState& rank : ranks_) rank.negotiator = std::make_unique<Negotiator>(size_);
+    sets_.push_back(all_ranks());
+  }
+
+  void run() {
+    add_sets();
+    int phases = pick(1, 2);
+    for (int phase = 0; phase < phases; phase++) {
+      bool with_join = pick(0, 1) == 1;
+      plan_phase(with_join);
+      finish_phase();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    for (int i = 0; i < 2; i++) {  // after the second, every rank has acknowledged everything but the last message
+      for (RankState& rank : ranks_) rank.todo.push_back({{barrier()}});
+      finish_phase();
+    }
+    EXPECT_EQ(root_->next_deadline(), kNever) << "something is still pending";
+    for (const RankState& rank : ranks_) EXPECT_EQ(rank.log, ranks_[0].log) << "another order of plans";
+    expect_equal_caches();
+  }
+
+ private:
+  using Batch = std::vector<Job>;  // announced together: a group
+
+  struct RankState {
+    std::unique_ptr<Negotiator> negotiator;
+    std::deque<Bytes> up, down;
+    std::vector<Batch> todo;
+    std::map<Key, Job> pending;
+    bool joined = false;
+    std::vector<std::string> log;
+  };
+
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool chance(int percent) { return pick(1, 100) <= percent; }
+  template <class Value>
+  Value one_of(std::initializer_list<Value> values) {
+    return values.begin()[pick(0, static_cast<int>(values.size()) - 1)];
+  }
+
+  CoordinatorSettings random_settings() {
+    CoordinatorSettings settings;
+    settings.cache_capacity = one_of<size_t>({0, 1, 3, 1024});
+    settings.tuning.fusion_threshold = one_of<int64_t>({0, 64, 300, 1 << 20});
+    settings.tuning.cycle_time_ms = one_of({0.0, 0.0, 5.0});
+    settings.disable_group_fusion = chance(30);
+    settings.stall_check = false;
+    return settings;
+  }
+
+  std::vector<int32_t> all_ranks() const {
+    std::vector<int32_t> ranks;
+    for (int32_t rank = 0; rank < size_; rank++) ranks.push_back(rank);
+    return ranks;
+  }
+
+  void add_sets() {
+    int count = pick(0, 2);
+    for (int i = 0; i < count; i++) {
+      std::vector<int32_t> members;
+      for (int32_t rank = 0; rank < size_; rank++) {
+        if (chance(60)) members.push_back(rank);
+      }
+      if (members.empty() || std::find(sets_.begin(), sets_.end(), members) != sets_.end()) continue;
+      for (RankState& rank : ranks_) rank.todo.push_back({{add_set(members)}});
+      sets_.push_back(members);
+      finish_phase();
+    }
+  }
+
+  Request random_request(const std::string& name) {
+    Kind kind = one_of({Kind::allreduce, Kind::allreduce, Kind::allreduce, Kind::allgather, Kind::alltoall,
+                        Kind::broadcast, Kind::reducescatter, Kind::barrier});
+    Request request = of_kind(kind, name, kind == Kind::barrier ? Shape{} : Shape{pick(1, 3), 4});
+    request.dtype = one_of({DType::f32, DType::f32, DType::i64});
+    request.prescale = one_of({1.0, 1.0, 1.0, 0.5});
+    return request;
+  }
+
+  // The jobs of one phase, dealt to the ranks in different orders. Joins come last on each rank.
+  void plan_phase(bool with_join) {
+    int rounds = pick(1, 3);
+    for (int round = 0; round < rounds; round++) {
+      for (size_t set = 0; set < sets_.size(); set++) deal(round_of_jobs(static_cast<int32_t>(set)), sets_[set]);
+    }
+    if (!with_join) return;
+    for (RankState& rank : ranks_) {
+      int extra = pick(0, 4);
+      for (int i = 0; i < extra; i++) rank.todo.push_back({{allreduce(fmt::format("extra.{}", i))}});
+      rank.todo.push_back({{join()}});
+    }
+  }
+
+  std::vector<Batch> round_of_jobs(int32_t set) {
+    std::vector<Batch> batches;
+    for (int i = 0; i < 6; i++) {
+      if (chance(50)) batches.push_back({random_job(set, fmt::format("t{}", i))});
+    }
+    for (int group = 0; group < 2; group++) {
+      if (chance(60)) continue;
+      uint32_t members = static_cast<uint32_t>(pick(1, 3));
+      Batch batch;
+      for (uint32_t i = 0; i < members; i++) {
+        Job job = random_job(set, fmt::format("g{}.{}", group, i));
+        if (job.request.kind == Kind::barrier) job.request.kind = Kind::broadcast;
+        if (job.request.kind == Kind::broadcast) job.request.shape = {4};
+        job.request = in_group(fmt::format("g{}", group), members, job.request);
+        batch.push_back(job);
+      }
+      batches.push_back(batch);
+    }
+    return batches;
+  }
+
+  Job random_job(int32_t set, const std::string& name) {
+    Job job{in_set(set, random_request(name))};
+    const std::vector<int32_t>& members = sets_[static_cast<size_t>(set)];
+    job.request.root_rank = members.front();
+    if (members.size() > 1 && job.request.kind != Kind::barrier && chance(10)) {
+      job.odd_rank = members[static_cast<size_t>(pick(0, static_cast<int>(members.size()) - 1))];
+    }
+    return job;
+  }
+
+  void deal(std::vector<Batch> batches, const std::vector<int32_t>& members) {
+    for (int32_t member : members) {
+      std::shuffle(batches.begin(), batches.end(), random_);
+      std::vector<Batch>& todo = ranks_[static_cast<size_t>(member)].todo;
+      todo.insert(todo.end(), batches.begin(), batches.end());
+    }
+  }
+
+  // Random steps until all ranks have nothing to do and nothing pending.
+  void finish_phase() {
+    for (int step = 0; !is_finished(); step++) {
+      ASSERT_LT(step, 100000) << "no progress";
+      int32_t index = pick(0, size_ - 1);
+      switch (pick(0, 4)) {
+        case 0: submit(index); break;
+        case 1: send(index); break;
+        case 2: deliver_up(index); break;
+        case 3: decide(); break;
+        case 4: deliver_down(index); break;
+      }
+      now_ += std::chrono::milliseconds(1);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+  }
+
+  bool is_finished() const {
+    return std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& rank) {
+      return rank.todo.empty() && rank.pending.empty() && rank.up.empty() && rank.down.empty() &&
+             rank.negotiator->outgoing().empty();
+    });
+  }
+
+  void submit(int32_t index) {
+    RankState& rank = ranks_[static_cast<size_t>(index)];
+    if (rank.todo.empty() || rank.joined) return;
+    // Any job may overtake another of the next few whose names are free, but not a join.
+    size_t choice = static_cast<size_t>(pick(0, std::min(2, static_cast<int>(rank.todo.size()) - 1)));
+    const Batch& batch = rank.todo[choice];
+    if (batch.front().request.kind == Kind::join && choice > 0) return;
+    for (size_t i = 0; i <= choice; i++) {
+      for (const Job& earlier : rank.todo[i]) {
+        if (rank.pending.contains(key_of(earlier.request))) return;
+      }
+    }
+    for (size_t i = 0; i < choice; i++) {
+      if (shares_name(rank.todo[i], batch)) return;
+    }
+    for (Job job : batch) {
+      if (job.odd_rank == index) job.request.shape.push_back(2);
+      rank.negotiator->announce(job.request);
+      rank.joined = rank.joined || job.request.kind == Kind::join;
+      latest_.insert_or_assign(key_of(job.request), job.request);
+      rank.pending.emplace(key_of(job.request), job);
+    }
+    rank.todo.erase(rank.todo.begin() + static_cast<ptrdiff_t>(choice));
+  }
+
+  static Key key_of(const Request& request) { return {request.process_set, request.name}; }
+  static bool shares_name(const Batch& a, const Batch& b) {
+    for (const Job& first : a) {
+      for (const Job& second : b) {
+        if (key_of(first.request) == key_of(second.request)) return true;
+      }
+    }
+    return false;
+  }
+
+  void send(int32_t index) {
+    RankState& rank = ranks_[static_cast<size_t>(index)];
+    ByteView bytes = rank.negotiator->outgoing();
+    if (bytes.empty()) return;
+    rank.up.emplace_back(bytes.begin(), bytes.end());
+    rank.negotiator->clear_outgoing();
+  }
+
+  void deliver_up(int32_t index) {
+    RankState& rank = ranks_[static_cast<size_t>(index)];
+    if (rank.up.empty()) return;
+    Status status = root_->receive(Rank{index}, rank.up.front(), now_);
+    ASSERT_TRUE(status.ok()) << status.message();
+    rank.up.pop_front();
+  }
+
+  void decide() {
+    Bytes message;
+    if (!root_->decide(now_, message)) return;
+    for (RankState& rank : ranks_) rank.down.push_back(message);
+  }
+
+  void deliver_down(int32_t index) {
+    RankState& rank = ranks_[static_cast<size_t>(index)];
+    if (rank.down.empty()) return;
+    std::vector<Decision> decisions;
+    Status status = rank.negotiator->receive(rank.down.front(), decisions);
+    ASSERT_TRUE(status.ok()) << status.message();
+    rank.down.pop_front();
+    for (const Decision& decision : decisions) {
+      const Plan& plan = std::get<Plan>(decision);
+      expect_well_fused(plan);
+      for (const AgreedRequest& tensor : plan.tensors) finish(index, plan, *tensor);
+      rank.log.push_back(fmt::format("{} {}", fmt::join(names_of(plan), ","), plan.error_text));
+    }
+  }
+
+  void finish(int32_t index, const Plan& plan, const Request& tensor) {
+    RankState& rank = ranks_[static_cast<size_t>(index)];
+    auto found = rank.pending.find(key_of(tensor));
+    if (found == rank.pending.end()) {
+      const std::vector<int32_t>& members = sets_.at(static_cast<size_t>(tensor.process_set));
+      bool is_member = std::find(members.begin(), members.end(), index) != members.end();
+      EXPECT_TRUE(!is_member || (rank.joined && tensor.kind == Kind::allreduce && tensor.process_set == kWorldSet))
+          << "rank " << index << " did not submit " << tensor.name;
+      return;
+    }
+    const Job& job = found->second;
+    EXPECT_EQ(plan.error, job.odd_rank < 0 ? Code::ok : Code::precondition) << tensor.name << ": " << plan.error_text;
+    if (plan.error == Code::ok) {
+      EXPECT_TRUE(same_signature(tensor, job.request)) << tensor.name;
+    }
+    if (tensor.kind == Kind::join) rank.joined = false;
+    rank.pending.erase(found);
+  }
+
+  void expect_well_fused(const Plan& plan) {
+    uint64_t bytes = 0;
+    for (const AgreedRequest& tensor : plan.tensors) {
+      size_t members = sets_.at(static_cast<size_t>(tensor->process_set)).size();
+      bytes += fused_bytes(*tensor, static_cast<int32_t>(members));
+      if (plan.tensors.size() == 1) return;
+      EXPECT_TRUE(can_share_plan(plan.first(), *tensor));
+      EXPECT_TRUE(!settings_.disable_group_fusion || tensor->group == plan.first().group);
+    }
+    EXPECT_LE(bytes, static_cast<uint64_t>(settings_.tuning.fusion_threshold));
+  }
+
+  // Every rank would write the same bytes for the same request.
+  void expect_equal_caches() {
+    for (const auto& [key, request] : latest_) {
+      Bytes first;
+      for (RankState& rank : ranks_) {
+        rank.negotiator->announce(request);
+        ByteView bytes = rank.negotiator->outgoing();
+        if (&rank == &ranks_.front()) first.assign(bytes.begin(), bytes.end());
+        EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), first.begin(), first.end())) << key.second;
+        rank.negotiator->clear_outgoing();
+      }
+    }
+  }
+
+  std::mt19937 random_;
+  int32_t size_;
+  CoordinatorSettings settings_;
+  std::unique_ptr<Coordinator> root_;
+  std::vector<RankState> ranks_;
+  std::vector<std::vector<int32_t>> sets_;
+  std::map<Key, Request> latest_;
+  TimePoint now_ = TimePoint{} + std::chrono::hours(1);
+};
+
+class Schedules : public testing::TestWithParam<Seed> {};
+
+TEST_P(Schedules, EndEveryJobOnceOnEveryRankInOneOrder) {
+  for (uint32_t i = 0; i < 250; i++) {
+    uint32_t seed = GetParam().value * 1000 + i;
+    SCOPED_TRACE(seed);
+    Schedule(seed).run();
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Schedules,
+                         testing::Values(Seed{1}, Seed{2}, Seed{3}, Seed{4}, Seed{5}, Seed{6}, Seed{7}, Seed{8}));
+
+}  // namespace
+}  // namespace hvd

@@ -47,7 +47,7 @@ build/release/build.ninja: CMakePresets.json | packages-build
 .PHONY: library
 library: build/release/build.ninja $(STAMPS)/runtime
 	@cmake --build build/release -j $(JOBS) --target horovod horovodrun
-	@cmake --install build/release --prefix python/horovod --component runtime | { grep -v Up-to-date || true; }
+	@cmake --install build/release --prefix python/horovod --component runtime | { grep Installing || true; }
 
 $(BIN)/horovodrun: | $(STAMPS)/venv
 	@ln -sfn ../../python/horovod/bin/horovodrun $@

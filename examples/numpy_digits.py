@@ -85,7 +85,7 @@ def accuracy(parameters: Parameters, images: Array, labels: NDArray[np.int64]) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=512, help="images per step, over all ranks")
+    parser.add_argument("--batch", type=int, default=256, help="images per step, over all ranks")
     parser.add_argument("--width", type=int, default=1024, help="units of each hidden layer")
     parser.add_argument("--rate", type=float, default=0.05, help="learning rate")
     parser.add_argument("--report", type=pathlib.Path, help="write accuracy and speed to this JSON file")

@@ -13,12 +13,21 @@ jobs=${JOBS:-$(nproc)}
 repeat=${REPEAT:-1}
 pytest=("$bin/python" -m pytest -q)
 
-cpp() {  # preset, arguments of ctest
-  local preset=$1
+quietly() {  # log file, command: shows the end of the output, or all of it when the command fails
+  local log=$1
   shift
-  [ -f "build/$preset/build.ninja" ] || cmake --preset "$preset" >/dev/null
-  cmake --build "build/$preset" -j "$jobs" | tail -n 1
-  ctest --preset "$preset" -j "$jobs" --repeat "until-fail:$repeat" --no-tests=error "$@" | tail -n "${CTEST_LINES:-8}"
+  "$@" >"$log" 2>&1 || {
+    cat "$log"
+    return 1
+  }
+  tail -n 4 "$log"
+}
+
+cpp() {  # preset, arguments of ctest
+  local build=build/$1
+  [ -f "$build/build.ninja" ] || cmake --preset "$1" >/dev/null
+  quietly "$build/build.log" cmake --build "$build" -j "$jobs"
+  quietly "$build/ctest.log" ctest --preset "$1" -j "$jobs" --repeat "until-fail:$repeat" --no-tests=error "${@:2}"
 }
 
 ctest_stage() { cpp release; }

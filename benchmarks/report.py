@@ -126,7 +126,9 @@ def machine() -> dict[str, Any]:
     return {"cpu": model, "cores": len(CPUS), "kernel": platform.release(), "load": os.getloadavg()[0]}
 
 
-def document(results: Results, verdicts: list[Verdict], readings: list[Reading], facts: dict[str, Any]) -> dict[str, Any]:
+def document(
+    results: Results, verdicts: list[Verdict], readings: list[Reading], facts: dict[str, Any]
+) -> dict[str, Any]:
     return {
         **facts,
         "cells": [asdict(case) | {"program": program} | asdict(cell) for case, program, cell in results],

@@ -15,7 +15,7 @@
 namespace hvd {
 
 struct TunerSettings {
-  Tuning start;
+  Tuning start{};
   bool fixed_fusion_threshold = false;  // set explicitly by the user: held
   bool fixed_cycle_time = false;
   bool fixed_cache = false;
@@ -24,7 +24,7 @@ struct TunerSettings {
   int32_t steps_per_sample = 10;
   int32_t max_samples = 20;
   double noise = 0.8;     // alpha of the Gaussian process
-  std::string log_path;   // CSV; empty: none
+  std::string log_path{};  // CSV; empty: none
   uint64_t seed = 1;
 };
 

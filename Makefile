@@ -1,0 +1,87 @@
+# Everything a developer does with the project. `make help` lists it.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+export PYTHON
+export JOBS ?= $(shell nproc)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+BIN := .venv/bin
+STAMPS := .venv/stamps
+SOAK_REPEAT ?= 20
+CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cc' '*.h')
+
+.PHONY: all
+all: $(BIN)/horovodrun library ## Set up the environment and build (default)
+
+.PHONY: help
+help: ## List these targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+# ---- environment
+
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench
+.PHONY: $(PACKAGES)
+$(PACKAGES): packages-%:
+	@tools/packages.sh $*
+
+# The package is used in place: a .pth file puts python/ on the path of the environment.
+$(STAMPS)/venv: | packages-build
+	@echo "creating .venv"
+	@$(PYTHON) -m venv .venv
+	@echo "$(CURDIR)/python" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-in-place.pth"
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/%: requirements/%.txt requirements/runtime.txt $(STAMPS)/venv
+	@echo "installing $<"
+	@$(BIN)/pip install -q -r $<
+	@touch $@
+
+# ---- build
+
+build/release/build.ninja: CMakePresets.json | packages-build
+	@cmake --preset release
+
+.PHONY: library
+library: build/release/build.ninja $(STAMPS)/runtime
+	@cmake --build build/release -j $(JOBS) --target horovod horovodrun
+	@cmake --install build/release --prefix python/horovod --component runtime | { grep -v Up-to-date || true; }
+
+$(BIN)/horovodrun: | $(STAMPS)/venv
+	@ln -sfn ../../python/horovod/bin/horovodrun $@
+
+.PHONY: wheel
+wheel: packages-build $(STAMPS)/build ## Build the wheel into dist/
+	@$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+# ---- use
+
+.PHONY: demo
+demo: all $(STAMPS)/demo ## Train a small network with one process, then with two
+	@tools/demo.sh
+
+.PHONY: test
+test: all packages-fuzz $(STAMPS)/test $(STAMPS)/build ## Run all tests
+	@tools/test.sh
+
+.PHONY: soak
+soak: all packages-fuzz $(STAMPS)/test ## Run the tests again and again, sanitizers and fuzzers for long
+	@REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=600 SANITIZE_TESTS=. tools/test.sh ctest asan tsan fuzz parallel
+
+.PHONY: bench
+bench: all packages-bench $(STAMPS)/bench ## Measure against MPI and Gloo
+	@$(BIN)/python benchmarks/run.py
+
+.PHONY: lint
+lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test ## Check format, style and types
+	clang-format-14 --dry-run --Werror $(CXX_FILES)
+	run-clang-tidy-14 -quiet -j $(JOBS) -p build/release "$(CURDIR)/src/.*" > build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.PHONY: clean
+clean: ## Remove everything that was built, also .venv
+	rm -rf build dist .venv python/horovod/lib python/horovod/bin

@@ -1,0 +1,163 @@
+#include "collectives/kernels.h"
+
+#include <array>
+#include <cassert>
+#include <cstring>
+
+#include "collectives/kernels_targets.h"
+
+namespace hvd {
+namespace {
+
+#if defined(__x86_64__)
+constexpr std::array kAllKernels = {&kBaselineKernels, &kX86V3Kernels, &kX86V4Kernels};
+size_t count_supported() {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("x86-64-v3")) return 1;
+  return __builtin_cpu_supports("x86-64-v4") ? 3 : 2;
+}
+#else
+constexpr std::array kAllKernels = {&kBaselineKernels};
+size_t count_supported() { return 1; }
+#endif
+
+const Kernels& kBest = *supported_kernels().back();
+
+// Complex numbers are computed as their parts.
+struct Elements {
+  DType dtype;
+  size_t count;
+};
+Elements parts_of(DType dtype, size_t count) {
+  if (dtype == DType::c64) return {DType::f32, 2 * count};
+  if (dtype == DType::c128) return {DType::f64, 2 * count};
+  return {dtype, count};
+}
+
+const Kernels::Row& row_of(const Kernels& kernels, DType dtype) { return kernels.rows[static_cast<size_t>(dtype)]; }
+
+bool is_complex(DType dtype) { return dtype == DType::c64 || dtype == DType::c128; }
+
+bool is_real_float(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64;
+}
+
+Kernels::Operator operator_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::average:
+    case ReduceOp::sum: return Kernels::kSum;
+    case ReduceOp::min: return Kernels::kMin;
+    case ReduceOp::max: return Kernels::kMax;
+    case ReduceOp::product: return Kernels::kProduct;
+    case ReduceOp::adasum: break;  // not element-wise
+  }
+  assert(false);
+  return Kernels::kSum;
+}
+
+}  // namespace
+
+std::span<const Kernels* const> supported_kernels() { return std::span(kAllKernels).first(count_supported()); }
+
+void reduce(const Kernels& kernels, DType dtype, ReduceOp op, std::byte* destination,
+            std::span<const std::byte* const> sources, size_t count, double factor, std::byte* also, Store store) {
+  assert(can_reduce(dtype, op) || (op == ReduceOp::average && can_reduce(dtype, ReduceOp::sum)));
+  assert(factor == 1.0 || can_scale(dtype));
+  assert(!sources.empty());
+  if (sources.size() == 1 && factor == 1.0 && dtype != DType::boolean) {
+    if (destination != sources[0]) copy(kernels, destination, sources[0], count * size_of(dtype), Store::cached);
+    if (also != nullptr) copy(kernels, also, sources[0], count * size_of(dtype), store);
+    return;
+  }
+  const Elements elements = parts_of(dtype, count);
+  const bool streaming = store == Store::streaming;
+  row_of(kernels, elements.dtype)
+      .reduce[operator_of(op)]({.destination = destination,
+                                .copy = streaming ? nullptr : also,
+                                .stream = streaming ? also : nullptr,
+                                .sources = sources.data(),
+                                .source_count = sources.size(),
+                                .count = elements.count,
+                                .factor = factor,
+                                .weights = nullptr});
+}
+
+void scale(const Kernels& kernels, DType dtype, std::byte* destination, const std::byte* source, size_t count,
+           double factor, Store store) {
+  assert(factor == 1.0 || can_scale(dtype));
+  if (factor == 1.0) {
+    if (destination != source) copy(kernels, destination, source, count * size_of(dtype), store);
+    return;
+  }
+  const Elements elements = parts_of(dtype, count);
+  const bool streaming = store == Store::streaming;
+  row_of(kernels, elements.dtype)
+      .reduce[Kernels::kSum]({.destination = streaming ? nullptr : destination,
+                              .copy = nullptr,
+                              .stream = streaming ? destination : nullptr,
+                              .sources = &source,
+                              .source_count = 1,
+                              .count = elements.count,
+                              .factor = factor,
+                              .weights = nullptr});
+}
+
+void copy(const Kernels& kernels, std::byte* destination, const std::byte* source, size_t bytes, Store store) {
+  if (store == Store::streaming) return kernels.stream_copy(destination, source, bytes);
+  if (bytes != 0) std::memcpy(destination, source, bytes);
+}
+
+double dot(const Kernels& kernels, DType dtype, const std::byte* a, const std::byte* b, size_t count) {
+  assert(is_real_float(dtype));
+  return row_of(kernels, dtype).dot(a, b, count);
+}
+
+void weighted_sum(const Kernels& kernels, DType dtype, std::byte* destination,
+                  std::span<const std::byte* const> sources, std::span<const double> weights, size_t count) {
+  assert(is_real_float(dtype) && !sources.empty() && sources.size() == weights.size());
+  row_of(kernels, dtype)
+      .weighted_sum({.destination = destination,
+                     .copy = nullptr,
+                     .stream = nullptr,
+                     .sources = sources.data(),
+                     .source_count = sources.size(),
+                     .count = count,
+                     .factor = 1.0,
+                     .weights = weights.data()});
+}
+
+void reduce(DType dtype, ReduceOp op, std::byte* destination, std::span<const std::byte* const> sources, size_t count,
+            double factor, std::byte* copy, Store store) {
+  reduce(kBest, dtype, op, destination, sources, count, factor, copy, store);
+}
+
+void scale(DType dtype, std::byte* destination, const std::byte* source, size_t count, double factor, Store store) {
+  scale(kBest, dtype, destination, source, count, factor, store);
+}
+
+void copy(std::byte* destination, const std::byte* source, size_t bytes, Store store) {
+  copy(kBest, destination, source, bytes, store);
+}
+
+double dot(DType dtype, const std::byte* a, const std::byte* b, size_t count) { return dot(kBest, dtype, a, b, count); }
+
+void weighted_sum(DType dtype, std::byte* destination, std::span<const std::byte* const> sources,
+                  std::span<const double> weights, size_t count) {
+  weighted_sum(kBest, dtype, destination, sources, weights, count);
+}
+
+bool can_reduce(DType dtype, ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum: return true;
+    case ReduceOp::average: return can_scale(dtype);
+    case ReduceOp::adasum: return is_real_float(dtype);
+    case ReduceOp::min:
+    case ReduceOp::max:
+    case ReduceOp::product: return !is_complex(dtype);
+  }
+  return false;
+}
+
+bool can_scale(DType dtype) { return dtype != DType::u16 && dtype != DType::i16 && dtype != DType::boolean; }
+
+}  // namespace hvd

@@ -1,0 +1,20 @@
+// A second process between the user and the launcher, so that nothing survives the end of either. The visible process
+// only waits and passes signals on; the launcher proper runs in a session of its own below it.
+//   visible process killed (even with -9)  -> the launcher gets SIGTERM and stops the job in good order
+//   launcher killed                        -> the visible process inherits what it left and kills it
+// Thread rule: called once, from main, before any thread exists.
+#pragma once
+
+#include <signal.h>
+
+#include <functional>
+
+namespace hvd {
+
+// Signals the launcher acts upon; blocked in both processes, which read them from a descriptor or by sigwait.
+inline constexpr int kStopSignals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+// Returns the exit code of `launcher`, which runs in the lower process.
+int run_guarded(const std::function<int()>& launcher);
+
+}  // namespace hvd

@@ -1,0 +1,36 @@
+// horovodrun: starts one process per rank. See options.cc for the command line, run.cc for the life of a job.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "launcher/assignment.h"
+#include "launcher/guard.h"
+#include "launcher/options.h"
+#include "launcher/run.h"
+
+namespace {
+
+constexpr int kUsageError = 2;
+
+int usage_error(const hvd::Status& status) {
+  fmt::print(stderr, "horovodrun: {} (horovodrun --help lists the options)\n", status.message());
+  return kUsageError;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  auto options = hvd::parse_options(std::vector<std::string>(argv + 1, argv + argc));
+  if (!options.ok()) return usage_error(options.status());
+  switch (options->action) {
+    case hvd::Options::Action::show_help: fmt::print("{}", options->help); return 0;
+    case hvd::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
+    case hvd::Options::Action::run: break;
+  }
+  for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
+  auto slots = hvd::assign(options->hosts, options->num_proc);
+  if (!slots.ok()) return usage_error(slots.status());
+  return hvd::run_guarded([&] { return hvd::run_job(*options, *slots); });
+}

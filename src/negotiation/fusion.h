@@ -1,0 +1,37 @@
+// Which ready tensors share a plan. Pure. Thread rule: plain functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/request.h"
+
+namespace hvd {
+
+struct FusionItem {
+  const Request* request = nullptr;
+  const std::vector<Device>* devices = nullptr;  // per rank of the world; null: host memory
+  uint64_t bytes = 0;                            // what the tensor takes in a fusion buffer
+  bool alone = false;                            // an error, or a plan with a result
+};
+
+struct FusionSettings {
+  int64_t threshold = 0;              // bytes per plan; 0: every tensor is a plan of its own
+  bool disable_group_fusion = false;  // grouped tensors fuse only within their group
+};
+
+// The bytes of a tensor in the fusion buffer; an allgather is estimated from one rank's rows.
+uint64_t fused_bytes(const Request& request, int32_t set_size);
+
+// Plans as lists of item indexes: plan k is order[k == 0 ? 0 : ends[k - 1]] up to order[ends[k]].
+struct FusedPlans {
+  std::vector<uint32_t> order;
+  std::vector<uint32_t> ends;
+};
+
+// Plans are numbered in the order of their first items. An item goes into the first plan that matches and has room, so
+// later small tensors fill earlier plans past others that do not fit. Reuses the memory of `plans`.
+void fuse(std::span<const FusionItem> items, const FusionSettings& settings, FusedPlans& plans);
+
+}  // namespace hvd

@@ -1,0 +1,89 @@
+// The words of the negotiation's two byte streams.
+// Up, from a rank's Negotiator to the Coordinator, any number of items per message:
+//   acknowledge n   the rank has processed n more down messages; everything after it was written knowing them
+//   cached id       a request that was agreed before
+//   full request
+//   shutdown reason
+// Down, from the Coordinator to every rank alike: the message's number, then items that are processed in order:
+//   plan            per tensor a cache id, the whole request, or both (from now on this id means this request)
+//   evicted ids     forget them
+//   tuning, stall report, shutdown notice
+// Readers check everything a later stage relies on: enums, ranges, sizes that cannot overflow.
+// Thread rule: plain functions and values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "model/plan.h"
+#include "model/request.h"
+
+namespace hvd {
+
+using CacheId = uint64_t;  // counts up from 1 and is never used twice; 0: not cached
+
+// Larger tensors do not exist; the bound keeps sums and products of sizes inside 64 bits.
+inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 48;
+
+constexpr bool has_tensor(Kind kind) { return kind <= Kind::reducescatter; }
+constexpr bool manages_sets(Kind kind) { return kind == Kind::add_process_set || kind == Kind::remove_process_set; }
+
+// The process set whose ranks must all submit the request.
+inline int32_t gathering_set(const Request& request) {
+  return manages_sets(request.kind) ? kWorldSet : request.process_set;
+}
+
+void write_request(Encoder& out, const Request& request);
+Request read_request(Decoder& in);
+
+enum class UpTag : uint8_t { cached, full, acknowledge, shutdown };
+
+struct UpItem {
+  UpTag tag = UpTag::cached;
+  uint64_t value = 0;  // cached: the id; acknowledge: how many
+  Request request;     // full
+  std::string_view reason;
+};
+
+void write_acknowledge(Encoder& out, uint64_t count);
+void write_cached(Encoder& out, CacheId id);
+void write_full(Encoder& out, const Request& request);
+void write_up_shutdown(Encoder& out, std::string_view reason);
+void read_up_item(Decoder& in, UpItem& item);  // sets only what the tag says
+
+enum class DownTag : uint8_t { plan, evicted, tuning, stall, shutdown };
+inline constexpr DownTag kLastDownTag = DownTag::shutdown;
+
+// Follows DownTag::plan; then come `tensors` items of write_tensor().
+struct PlanHead {
+  size_t tensors = 0;
+  Code error = Code::ok;
+  std::string_view error_text;
+  int32_t result = -1;
+};
+void write_plan_head(Encoder& out, const PlanHead& head);
+PlanHead read_plan_head(Decoder& in);
+
+// `request` may be null if the readers know the id.
+void write_tensor(Encoder& out, CacheId id, const Request* request);
+struct TensorHead {
+  CacheId id = 0;
+  bool with_request = false;  // a request follows
+};
+TensorHead read_tensor_head(Decoder& in);
+
+void write_evicted(Encoder& out, std::span<const CacheId> ids);
+std::vector<CacheId> read_evicted(Decoder& in);
+void write_tuning(Encoder& out, const Tuning& tuning);
+Tuning read_tuning(Decoder& in);
+void write_stall(Encoder& out, std::string_view text);
+StallReport read_stall(Decoder& in);
+void write_shutdown(Encoder& out, const ShutdownNotice& notice);
+ShutdownNotice read_shutdown(Decoder& in, int32_t world_size);
+
+}  // namespace hvd

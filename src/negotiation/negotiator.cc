@@ -1,0 +1,169 @@
+#include "negotiation/negotiator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "negotiation/known_plans.h"
+#include "negotiation/messages.h"
+#include "negotiation/name_key.h"
+#include "negotiation/signature.h"
+
+namespace hvd {
+namespace {
+
+// The coordinator keeps evicted plans until all ranks have acknowledged; a rank with nothing to say speaks up after
+// this many, so that they do not pile up.
+constexpr size_t kMaxUnacknowledgedEvictions = 64;
+
+}  // namespace
+
+class Negotiator::State {
+ public:
+  explicit State(int32_t world_size) : world_size_(world_size) {}
+
+  void announce(const Request& request);
+  void announce_shutdown(const std::string& reason);
+  ByteView outgoing() const { return outgoing_; }
+  void clear_outgoing() { outgoing_.clear(); }
+  Status receive(ByteView message, std::vector<Decision>& out);
+
+ private:
+  void acknowledge();
+  void read_item(Decoder& in, std::vector<Decision>& out);
+  void read_plan(Decoder& in, std::vector<Decision>& out);
+  AgreedRequest read_tensor(Decoder& in);
+  std::optional<Device> announced_device(const Request& request);
+  void forget(Decoder& in);
+
+  int32_t world_size_;
+  KnownPlans known_;
+  bool use_cache_ = true;
+  CacheId last_id_ = 0;
+  uint64_t processed_ = 0;       // number of the last message read
+  uint64_t unacknowledged_ = 0;  // of those, how many `outgoing_` has not acknowledged yet
+  size_t unacknowledged_evictions_ = 0;
+  NameMap<Device> devices_;  // accelerators of the requests under way in full; the host needs no memory
+  Bytes outgoing_;
+};
+
+// Whatever is written next is written knowing all messages read so far.
+void Negotiator::State::acknowledge() {
+  if (unacknowledged_ == 0) return;
+  Encoder encoder(outgoing_);
+  write_acknowledge(encoder, std::exchange(unacknowledged_, 0));
+  unacknowledged_evictions_ = 0;
+}
+
+void Negotiator::State::announce(const Request& request) {
+  acknowledge();
+  Encoder encoder(outgoing_);
+  if (CacheId id = use_cache_ ? known_.find(request) : 0) return write_cached(encoder, id);
+  write_full(encoder, request);
+  if (request.device != kHost) {
+    devices_.insert_or_assign(NameKey({gathering_set(request), request.name}), request.device);
+  }
+}
+
+void Negotiator::State::announce_shutdown(const std::string& reason) {
+  acknowledge();
+  Encoder encoder(outgoing_);
+  write_up_shutdown(encoder, reason);
+}
+
+Status Negotiator::State::receive(ByteView message, std::vector<Decision>& out) {
+  Decoder in(message);
+  if (in.varint() != processed_ + 1) in.fail();
+  while (in.ok() && !in.at_end()) read_item(in, out);
+  if (!in.ok()) return {Code::unknown, "the coordinator sent bytes that are not its next negotiation message"};
+  processed_++;
+  unacknowledged_++;
+  if (unacknowledged_evictions_ >= kMaxUnacknowledgedEvictions) acknowledge();
+  return {};
+}
+
+void Negotiator::State::read_item(Decoder& in, std::vector<Decision>& out) {
+  switch (in.one_of(kLastDownTag)) {
+    case DownTag::plan: return read_plan(in, out);
+    case DownTag::evicted: return forget(in);
+    case DownTag::tuning: {
+      Tuning tuning = read_tuning(in);
+      if (!in.ok()) return;
+      use_cache_ = tuning.cache_enabled;
+      out.emplace_back(tuning);
+      return;
+    }
+    case DownTag::stall: {
+      StallReport report = read_stall(in);
+      if (in.ok()) out.emplace_back(std::move(report));
+      return;
+    }
+    case DownTag::shutdown: {
+      ShutdownNotice notice = read_shutdown(in, world_size_);
+      if (in.ok()) out.emplace_back(std::move(notice));
+      return;
+    }
+  }
+}
+
+void Negotiator::State::read_plan(Decoder& in, std::vector<Decision>& out) {
+  PlanHead head = read_plan_head(in);
+  if (!in.ok()) return;
+  Plan& plan = std::get<Plan>(out.emplace_back(std::in_place_type<Plan>));
+  plan.error = head.error;
+  plan.error_text = head.error_text;
+  plan.result = head.result;
+  plan.tensors.reserve(head.tensors);
+  for (size_t i = 0; i < head.tensors && in.ok(); i++) {
+    AgreedRequest request = read_tensor(in);
+    if (request != nullptr && i > 0 && !can_share_plan(plan.first(), *request)) in.fail();
+    plan.tensors.push_back(std::move(request));
+  }
+  if (!in.ok()) out.pop_back();
+}
+
+AgreedRequest Negotiator::State::read_tensor(Decoder& in) {
+  TensorHead head = read_tensor_head(in);
+  if (!in.ok()) return nullptr;
+  if (!head.with_request) {
+    const AgreedRequest* known = known_.find(head.id);
+    if (known == nullptr) in.fail();
+    return known != nullptr ? *known : nullptr;
+  }
+  auto request = std::make_shared<const Request>(read_request(in));
+  if (head.id != 0 && head.id <= last_id_) in.fail();
+  if (!in.ok()) return nullptr;
+  std::optional<Device> device = announced_device(*request);
+  if (head.id != 0) {
+    last_id_ = head.id;
+    known_.add(head.id, request, device);
+  }
+  return request;
+}
+
+// The device this rank named when it announced the request that has now been agreed on.
+std::optional<Device> Negotiator::State::announced_device(const Request& request) {
+  if (request.device == kHost) return kHost;
+  auto found = devices_.find(NameView{gathering_set(request), request.name});
+  if (found == devices_.end()) return std::nullopt;
+  Device device = found->second;
+  devices_.erase(found);
+  return device;
+}
+
+void Negotiator::State::forget(Decoder& in) {
+  for (CacheId id : read_evicted(in)) {
+    if (!known_.erase(id)) in.fail();
+    unacknowledged_evictions_++;
+  }
+}
+
+Negotiator::Negotiator(int32_t world_size) : state_(std::make_unique<State>(world_size)) {}
+Negotiator::~Negotiator() = default;
+
+void Negotiator::announce(const Request& request) { state_->announce(request); }
+void Negotiator::announce_shutdown(std::string reason) { state_->announce_shutdown(reason); }
+ByteView Negotiator::outgoing() const { return state_->outgoing(); }
+void Negotiator::clear_outgoing() { state_->clear_outgoing(); }
+Status Negotiator::receive(ByteView message, std::vector<Decision>& out) { return state_->receive(message, out); }
+
+}  // namespace hvd

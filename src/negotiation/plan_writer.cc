@@ -1,0 +1,83 @@
+#include "negotiation/plan_writer.h"
+
+#include <utility>
+
+#include "negotiation/signature.h"
+
+namespace hvd {
+namespace {
+
+bool is_cacheable(Kind kind) { return has_tensor(kind) || kind == Kind::barrier; }
+
+}  // namespace
+
+void PlanWriter::write(Encoder& out, std::span<const Ready> ready, const FusionSettings& fusion, bool use_cache,
+                       uint64_t message) {
+  items_.clear();
+  devices_.resize(ready.size());
+  for (size_t i = 0; i < ready.size(); i++) {
+    const Ready& item = ready[i];
+    bool alone = !item.error.ok() || item.entry == nullptr;
+    bool on_host = alone || item.request->device == kHost;
+    devices_[i] = on_host ? std::vector<Device>() : devices_of(item);
+    items_.push_back({.request = item.request.get(),
+                      .devices = on_host ? nullptr : &devices_[i],
+                      .bytes = alone ? 0 : fused_bytes(*item.request, item.entry->set_size),
+                      .alone = alone});
+  }
+  fuse(items_, fusion, plans_);
+  std::span<const uint32_t> order = plans_.order;
+  uint32_t start = 0;
+  for (uint32_t end : plans_.ends) {
+    write_plan(out, ready, order.subspan(start, end - start), use_cache, message);
+    start = end;
+  }
+}
+
+void PlanWriter::write_plan(Encoder& out, std::span<const Ready> ready, std::span<const uint32_t> members,
+                            bool use_cache, uint64_t message) {
+  const Ready& first = ready[members.front()];
+  tensors_.clear();
+  evicted_.clear();
+  for (uint32_t member : members) tensors_.push_back(identify(ready[member], devices_[member], use_cache, message));
+  if (first.error.ok() && first.request->kind == Kind::remove_process_set) {
+    cache_.evict_set(first.request->process_set, message, evicted_);
+  }
+  if (!evicted_.empty()) write_evicted(out, evicted_);
+  write_plan_head(out, {.tensors = tensors_.size(),
+                        .error = first.error.code(),
+                        .error_text = first.error.message(),
+                        .result = first.result});
+  for (const Tensor& tensor : tensors_) write_tensor(out, tensor.id, tensor.request);
+}
+
+PlanWriter::Tensor PlanWriter::identify(const Ready& item, std::vector<Device>& devices, bool use_cache,
+                                        uint64_t message) {
+  Tensor in_full{.id = 0, .request = item.request.get()};
+  if (item.entry == nullptr) return in_full;
+  if (!item.error.ok()) {
+    cache_.evict(*item.entry, message, evicted_);
+    return in_full;
+  }
+  if (!use_cache || !is_cacheable(item.request->kind)) return in_full;
+  CachedPlan* cached = item.entry->cached;
+  bool is_known = cached != nullptr && cached->devices == devices &&
+                  (cached->request == item.request || same_signature(*cached->request, *item.request));
+  if (is_known) {
+    cache_.use(*cached);
+    return {.id = cached->id, .request = nullptr};
+  }
+  CachedPlan* added = cache_.add(*item.entry, item.request, std::move(devices), message, evicted_);
+  return {.id = added != nullptr ? added->id : 0, .request = item.request.get()};
+}
+
+// Joined ranks did not say; they count as the host, which no other rank of such a tensor is.
+std::vector<Device> PlanWriter::devices_of(const Ready& item) const {
+  std::vector<Device> devices(static_cast<size_t>(world_size_), kHost);
+  for (const Submission& submission : item.entry->submissions) {
+    devices[static_cast<size_t>(index_of(submission.rank))] = submission.device;
+  }
+  return devices;
+}
+
+}  // namespace hvd

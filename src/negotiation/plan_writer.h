@@ -1,0 +1,47 @@
+// Writes what is ready as plans: fuses it, gives it cache ids, and encodes it, with the evictions that come before.
+// Thread rule: one caller at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/wire.h"
+#include "negotiation/fusion.h"
+#include "negotiation/messages.h"
+#include "negotiation/plan_cache.h"
+#include "negotiation/readiness.h"
+
+namespace hvd {
+
+class PlanWriter {
+ public:
+  PlanWriter(int32_t world_size, PlanCache& cache) : world_size_(world_size), cache_(cache) {}
+
+  // Into the down message of that number.
+  void write(Encoder& out, std::span<const Ready> ready, const FusionSettings& fusion, bool use_cache,
+             uint64_t message);
+
+ private:
+  struct Tensor {
+    CacheId id;
+    const Request* request;  // null: the ranks know the id
+  };
+
+  void write_plan(Encoder& out, std::span<const Ready> ready, std::span<const uint32_t> members, bool use_cache,
+                  uint64_t message);
+  Tensor identify(const Ready& item, std::vector<Device>& devices, bool use_cache, uint64_t message);
+  std::vector<Device> devices_of(const Ready& item) const;
+
+  int32_t world_size_;
+  PlanCache& cache_;
+
+  // Kept between calls so that they need not allocate.
+  std::vector<FusionItem> items_;
+  std::vector<std::vector<Device>> devices_;  // of each ready item, if not in host memory
+  FusedPlans plans_;
+  std::vector<Tensor> tensors_;
+  std::vector<CacheId> evicted_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,194 @@
+"""However a job ends, its processes end with it and the user learns why."""
+
+import contextlib
+import os
+import pathlib
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+DEADLINE = 30
+
+# A worker that says its pid and waits to be ended.
+WAIT = "import os, signal; print(os.getpid()); signal.pause()"
+# The same, deaf to everything but SIGKILL.
+STUBBORN = """
+import os, signal
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+print(os.getpid())
+while True:
+    signal.pause()
+"""
+# A worker whose child left its process group and session.
+RUNAWAY = f"""
+import os, subprocess, sys
+subprocess.Popen([sys.executable, "-c", {WAIT!r}], start_new_session=True).wait()
+"""
+
+
+class Processes:
+    """Watches processes by descriptor, so that a reused pid cannot deceive."""
+
+    def __init__(self, pids):
+        self.fds = [os.pidfd_open(pid) for pid in pids]
+
+    def gone(self):
+        """Waits until all have ended."""
+        end = time.monotonic() + DEADLINE
+        return all(select.select([fd], [], [], max(0, end - time.monotonic()))[0] for fd in self.fds)
+
+
+@contextlib.contextmanager
+def started(command, workers):
+    """Runs a job whose workers print a pid each; gives the launcher's process and the workers'."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            pids = [int(process.stdout.readline().rpartition(b":")[2]) for _ in range(workers)]
+            yield process, Processes(pids)
+        finally:
+            process.kill()
+
+
+def test_success(run):
+    result = run("-np", "3", "true")
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+
+
+def test_first_failure_stops_the_others_and_is_explained(run, python):
+    code = """
+import os, signal, sys
+if os.environ["HOROVOD_RANK"] != "1":
+    signal.pause()
+for line in range(30):
+    print("line", line, file=sys.stderr)
+sys.exit(3)
+"""
+    result = run("-np", "4", *python(code))
+    assert result.returncode == 1
+    text = re.sub(rb"(?m)^\[\d\]<stderr>:.*\n", b"", result.stderr).decode()
+    assert re.match(
+        r"horovodrun: rank 1 on localhost failed: pid \d+, exit code 3; "
+        r"the job was stopped with 3 ranks still running\n",
+        text,
+    )
+    assert text.endswith("The last lines of its stderr:\n" + "".join(f"    line {line}\n" for line in range(10, 30)))
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGKILL", "SIGABRT"])
+def test_worker_killed_by_a_signal(run, name):
+    number = getattr(signal, name)
+    result = run("-np", "1", "sh", "-c", f"kill -{int(number)} $$")
+    assert result.returncode == 1
+    assert f"killed by {name} (exit code {128 + number})\n" in result.stderr.decode()
+    assert b"It wrote nothing to stderr.\n" in result.stderr
+
+
+def test_failure_of_the_last_one_running(run):
+    result = run("-np", "2", "sh", "-c", "exit $HOROVOD_RANK")
+    assert result.returncode == 1
+    assert b"rank 1 on localhost failed" in result.stderr
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_to_the_launcher_stops_the_job(horovodrun, python, stop):
+    with started([horovodrun, "-np", "3", *python(WAIT)], 3) as (process, workers):
+        process.send_signal(stop)
+        _, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 128 + stop
+        assert workers.gone()
+    assert f"got {stop.name}, stopping 3 ranks".encode() in err
+
+
+def test_workers_may_leave_in_good_order(horovodrun, python):
+    code = f"""
+import signal, sys
+def leave(*_): print("saved"); sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+{WAIT}
+"""
+    with started([horovodrun, "-np", "2", *python(code)], 2) as (process, _):
+        process.terminate()
+        out, _ = process.communicate(timeout=DEADLINE)
+    assert out.count(b"saved\n") == 2
+
+
+def test_stubborn_workers_are_killed_after_five_seconds(horovodrun, python):
+    with started([horovodrun, "-np", "2", *python(STUBBORN)], 2) as (process, workers):
+        begin = time.monotonic()
+        process.terminate()
+        process.communicate(timeout=DEADLINE)
+        assert 4.5 < time.monotonic() - begin < 10
+        assert workers.gone()
+
+
+def test_second_signal_kills_at_once(horovodrun, python):
+    with started([horovodrun, "-np", "2", *python(STUBBORN)], 2) as (process, workers):
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline().startswith(b"horovodrun: got SIGINT")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE)
+        assert time.monotonic() - begin < 4
+        assert workers.gone()
+
+
+def test_terminal_interrupt_reaches_workers_once(horovodrun, python):
+    """Ctrl-C goes to the whole foreground group; a worker must see one SIGTERM, not signals from both sides."""
+    code = f"""
+import signal
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: print("signal", number))
+{WAIT}
+"""
+    command = [horovodrun, "-np", "1", *python(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        process.stdout.readline()
+        os.killpg(process.pid, signal.SIGINT)
+        out, _ = process.communicate(timeout=DEADLINE)
+    assert out == b"[0]<stdout>:signal 15\n"
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("code", [WAIT, RUNAWAY, STUBBORN], ids=["plain", "runaway", "stubborn"])
+def test_launcher_killed_leaves_no_worker(horovodrun, python, code):
+    with started([horovodrun, "-np", "2", *python(code)], 2) as (process, workers):
+        process.kill()
+        assert workers.gone()
+
+
+@pytest.mark.parametrize("code", [WAIT, RUNAWAY], ids=["plain", "runaway"])
+def test_inner_process_killed_leaves_no_worker(horovodrun, python, code):
+    with started([horovodrun, "-np", "2", *python(code)], 2) as (process, workers):
+        (inner,) = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(inner), signal.SIGKILL)
+        _, err = process.communicate(timeout=DEADLINE)
+        assert workers.gone()
+    assert process.returncode == 137
+    assert b"the launcher was killed by SIGKILL" in err
+
+
+@pytest.mark.parametrize("ending", ["exit 0", "exit 5"])
+def test_runaway_children_end_with_the_job(horovodrun, python, tmp_path, ending):
+    script = f'setsid "$@" & read -r line < "$FIFO"; {ending}'
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    command = ["env", f"FIFO={fifo}", horovodrun, "-np", "1", "sh", "-c", script, "sh", *python(WAIT)]
+    with started(command, 1) as (process, workers):
+        fifo.write_text("go\n")
+        process.communicate(timeout=DEADLINE)
+        assert process.returncode == int(ending != "exit 0")
+        assert workers.gone()
+
+
+def test_stopped_reader_does_not_hold_up_the_end(horovodrun, python):
+    """The console is not being read, all buffers are full; Ctrl-C must still end the job."""
+    code = "import os\nprint(os.getpid())\nwhile True: print('x' * 1000)"
+    with started([horovodrun, "-np", "2", *python(code)], 1) as (process, workers):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=DEADLINE) == 130
+        assert workers.gone()

@@ -1,0 +1,98 @@
+"""The wheel as a user gets it: its tag, what is inside, and that it works in an environment of its own."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VERSION = "1.0.0"
+
+
+def output(*command: str | pathlib.Path) -> str:
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd="/")
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    output(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, ROOT)
+    (path,) = folder.iterdir()
+    return path
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A fresh environment with the wheel; the packages it depends on are lent by the one that runs the tests."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    site = sysconfig.get_path("purelib", vars={"base": str(folder)})
+    lent = sysconfig.get_path("purelib")
+    # Added as a path, not as a site directory: its .pth files, and with them the sources, stay out.
+    pathlib.Path(site, "lent.pth").write_text(f"{lent}\n")
+    target = ["--python", str(folder / "bin/python")]
+    output(sys.executable, "-m", "pip", *target, "install", "-q", "--no-deps", "--no-index", wheel)
+    return folder
+
+
+def test_one_wheel_serves_every_python(wheel: pathlib.Path) -> None:
+    assert re.fullmatch(rf"horovod-{VERSION}-py3-none-(manylinux|linux)_\w+\.whl", wheel.name)
+
+
+def test_contents(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {"horovod/__init__.py", "horovod/lib/libhorovod.so"} <= names
+    assert f"horovod-{VERSION}.data/scripts/horovodrun" in names
+    assert f"horovod-{VERSION}.dist-info/licenses/LICENSE" in names
+    strays = [name for name in names if not re.match(rf"horovod/|horovod-{VERSION}\.(data/scripts|dist-info)/", name)]
+    assert strays == []
+    assert [
+        name for name in names if name.endswith((".a", ".o", ".cc", ".pyc")) or name.startswith("horovod/bin/")
+    ] == []
+
+
+def test_requirements_are_few(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"horovod-{VERSION}.dist-info/METADATA").decode()
+    found = re.findall(r"(?m)^Requires-Dist: (\S+)$", metadata)
+    assert sorted(found) == ["cloudpickle", "numpy", "packaging", "psutil", "pyyaml"]
+
+
+def test_library_needs_libc_alone_and_exports_the_abi_alone(environment: pathlib.Path) -> None:
+    (library,) = environment.glob("lib/python*/site-packages/horovod/lib/libhorovod.so")
+    needed = re.findall(r"^\s*(\S+?)\.so", output("ldd", library), re.MULTILINE)
+    assert {pathlib.PurePath(name).name for name in needed} <= {
+        "linux-vdso",
+        "libc",
+        "libm",
+        "ld-linux-x86-64",
+        "ld-linux-aarch64",
+    }
+    exported = output("nm", "-D", "--defined-only", library).split()[2::3]
+    assert exported
+    assert [name for name in exported if not name.startswith("hvd_")] == []
+
+
+def test_package_is_imported_from_the_wheel(environment: pathlib.Path) -> None:
+    where = output(environment / "bin/python", "-c", "import horovod; print(horovod.__version__, horovod.__file__)")
+    assert where.startswith(f"{VERSION} {environment}/lib/")
+
+
+def test_program_is_on_the_path(environment: pathlib.Path) -> None:
+    program = environment / "bin/horovodrun"
+    assert program.read_bytes()[:4] == b"\x7fELF"
+    assert output(program, "--version") == f"{VERSION}\n"
+
+
+def test_a_job_runs(environment: pathlib.Path) -> None:
+    code = "import numpy, horovod.numpy as hvd; hvd.init(); print(hvd.allreduce(numpy.ones(3), op=hvd.Sum, name='x'))"
+    text = output(environment / "bin/horovodrun", "-np", "2", environment / "bin/python", "-c", code)
+    assert sorted(text.splitlines()) == ["[0]<stdout>:[2. 2. 2.]", "[1]<stdout>:[2. 2. 2.]"]

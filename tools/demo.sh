@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Trains the digits network with one process and with two, and compares them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+bin=.venv/bin
+out=build/demo
+mkdir -p "$out"
+script=(examples/numpy_digits.py --epochs "${EPOCHS:-15}")
+
+# Each process computes with one thread in both runs, so that the comparison is one core against two.
+export OMP_NUM_THREADS=1
+echo "== one process"
+"$bin/python" "${script[@]}" --report "$out/one.json"
+echo
+echo "== horovodrun -np 2"
+"$bin/horovodrun" -np 2 --timeline-filename "$out/timeline.json" "$bin/python" "${script[@]}" --report "$out/two.json"
+echo
+"$bin/python" - "$out" <<'PY'
+import json
+import pathlib
+import sys
+
+out = pathlib.Path(sys.argv[1])
+one, two = (json.loads((out / f"{name}.json").read_text()) for name in ("one", "two"))
+print(f"final test accuracy: {two['accuracy']:.3f} with 2 processes, {one['accuracy']:.3f} with 1")
+print(f"speed: {two['steps_per_second'] / one['steps_per_second']:.2f} times one process (same global batch)")
+print(f"timeline: {out / 'timeline.json'} (open it at https://ui.perfetto.dev)")
+PY

@@ -49,18 +49,18 @@ class Sampler {
   float* out() { return out_; }
   size_t share_of(const Case& c) const { return c.count() / static_cast<size_t>(team_.size()); }
 
-  // The operation reads in() and leaves its result at `result`.
-  template <class Operation>
-  void measure(const Case& c, const float* result, Operation&& operation) {
+  // The operation reads in() and leaves its result at `result`. `pause` is called, outside of the measured time, after
+  // every run of operations, before the rank does anything else.
+  template <class Operation, class Pause = decltype([] {})>
+  void measure(const Case& c, const float* result, Operation&& operation, Pause&& pause = {}) {
     fill(c, false);
-    operation();
+    time(operation, pause, 1);
     bool wrong = team_.largest(is_right(c, result) ? 0 : 1) != 0;
     fill(c, true);  // zeros stay zeros, however often they are summed up
-    operation();
-    long repeats = calibrate(operation);
+    long repeats = calibrate(operation, pause);
     for (int sample = 0; sample < samples_; sample++) {
       double before = team_.probe();
-      double slowest = team_.largest(time(operation, repeats) / static_cast<double>(repeats));
+      double slowest = team_.largest(time(operation, pause, repeats) / static_cast<double>(repeats));
       print(c, slowest * 1e6, before, team_.probe(), wrong);
     }
   }
@@ -70,18 +70,20 @@ class Sampler {
   void fill(const Case& c, bool zero);
   bool is_right(const Case& c, const float* result) const;
 
-  template <class Operation>
-  double time(Operation& operation, long repeats) {
+  template <class Operation, class Pause>
+  double time(Operation& operation, Pause& pause, long repeats) {
     team_.barrier();
     double start = now();
     for (long i = 0; i < repeats; i++) operation();
-    return now() - start;
+    double seconds = now() - start;
+    pause();
+    return seconds;
   }
 
-  template <class Operation>
-  long calibrate(Operation& operation) {
+  template <class Operation, class Pause>
+  long calibrate(Operation& operation, Pause& pause) {
     for (long repeats = 1;; repeats *= 4) {
-      double seconds = team_.share(time(operation, repeats));
+      double seconds = team_.share(time(operation, pause, repeats));
       if (seconds < sample_seconds_ / 5 && repeats < 1'000'000) continue;
       return std::max(1L, static_cast<long>(static_cast<double>(repeats) * sample_seconds_ / seconds));
     }

@@ -86,10 +86,12 @@ double cpu_seconds() {
 
 // Microseconds of CPU time in a second without operations, of the busiest rank.
 void measure_idle(bench::Sampler& sampler, bench::Team& team, const Case& c) {
-  double before = team.probe(), start = cpu_seconds();
+  team.barrier();
+  double start = cpu_seconds();
   sleep(kIdleSeconds);
   double used = team.largest(cpu_seconds() - start) / kIdleSeconds;
-  sampler.print(c, used * 1e6, before, team.probe(), false);
+  double probe = team.probe();  // once: in seconds the cores may well move, and it does not matter here
+  sampler.print(c, used * 1e6, probe, probe, false);
 }
 
 void measure_case(bench::Sampler& sampler, bench::Team& team, const Case& c) {

@@ -55,6 +55,6 @@ def _ratios(results: Results, cases: list[Case], program: str, peers: list[str])
     pairs = []
     for case in cases:
         own, best = results.find(case, program), results.best(case, peers)
-        if own and best:
+        if own and best and results.complete(case, peers):
             pairs.append((case.bytes, best[1].median / own.median))
     return pairs

@@ -46,7 +46,8 @@ def _ratios(results: Results, cases: list[Case]) -> str:
     for case in cases:
         best = results.best(case, peers)
         own = [results.find(case, program) for program in OURS]
-        ratios = [f"{best[1].median / cell.median:.2f}" if best and cell else "-" for cell in own]
+        mark = "" if results.complete(case, peers) else "?"
+        ratios = [f"{best[1].median / cell.median:.2f}{mark}" if best and cell else "-" for cell in own]
         count = min((cell.count for cell in own if cell), default=0)
         rows.append(
             [

@@ -42,7 +42,7 @@ class Plan:
     others: list[int]
 
 
-FULL = Plan(4, 5, 15, 3, [4**k for k in range(1, 15)], [4 << 10, 512 << 10, 64 * MI])
+FULL = Plan(4, 5, 15, 3, verdicts.ALLREDUCE_BYTES, [4 << 10, 512 << 10, 64 * MI])
 QUICK = Plan(1, 3, 8, 1, [4, 4 << 10, 64 << 10, MI, 16 * MI], [4 << 10, 512 << 10])
 OTHERS = ("allgather", "broadcast", "alltoall", "reducescatter")
 SPECIAL = {RAW: [("burst", verdicts.BURST_BYTES)], CAPI: [("burst", verdicts.BURST_BYTES), ("async", 4), ("idle", 0)]}
@@ -171,7 +171,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def conclude(runner: Runner, ranks: list[int], out: Path, facts: dict[str, object]) -> str:
     """Writes all files and returns the report."""
-    results = Results(runner.samples, runner.plan.least)
+    results = Results(runner.samples, runner.plan.least, [program.name for program in installed()])
     bars, figures = verdicts.judge_peers(results, ranks), verdicts.judge_figures(results, ranks)
     dropped = sum(sample.state is None for sample in runner.samples)
     parts = [report.measurements(results)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -85,12 +85,16 @@ class Case:
 class Results:
     """Cells by case and program; only those with enough samples to mean something."""
 
-    def __init__(self, samples: Iterable[Sample], least: int) -> None:
+    def __init__(self, samples: Sequence[Sample], least: int, order: Sequence[str]) -> None:
         values: dict[tuple[Case, str], list[float]] = defaultdict(list)
         for s in samples:
             if s.state is not None and not s.wrong:
                 values[Case(s.ranks, s.state, s.collective, s.bytes), s.program].append(s.us)
         self._cells = {key: _cell(v) for key, v in values.items() if len(v) >= least}
+        self._order = order
+        self._measured: dict[tuple[int, str, int], set[str]] = defaultdict(set)  # programs, in whatever state
+        for s in samples:
+            self._measured[s.ranks, s.collective, s.bytes].add(s.program)
 
     def __iter__(self) -> Iterator[tuple[Case, str, Cell]]:
         for (case, program), cell in self._cells.items():
@@ -105,12 +109,19 @@ class Results:
         return sorted(found, key=lambda c: (c.ranks, STATES.index(c.state), c.collective, c.bytes))
 
     def programs(self) -> list[str]:
-        return list(dict.fromkeys(program for _, program in self._cells))
+        found = {program for _, program in self._cells}
+        return [program for program in self._order if program in found]
 
     def best(self, case: Case, programs: Iterable[str]) -> tuple[str, Cell] | None:
         """The fastest of these programs."""
         cells = [(p, self._cells[case, p]) for p in programs if (case, p) in self._cells]
         return min(cells, key=lambda pc: pc[1].median, default=None)
+
+    def complete(self, case: Case, programs: Iterable[str]) -> bool:
+        """Does every one of these that was run for this case have enough samples in this state? Otherwise the fastest
+        may be the one that is missing."""
+        run = self._measured.get((case.ranks, case.collective, case.bytes), set())
+        return all((case, program) in self._cells for program in programs if program in run)
 
     def ratio(self, case: Case, program: str, other_case: Case, other: str) -> float | None:
         """How many times as long the first takes as the other."""

@@ -1,7 +1,7 @@
 """The bars: what the collectives must and should reach beside the peers, and what the engine may cost on top of them.
 
-A ratio compares medians of the same run and the same state of the machine, never across. A bar over several sizes is
-reached when the worst of them reaches it.
+A ratio compares medians of the same run and the same state of the machine, never across, and only where every peer has
+samples: the missing one may be the strongest. A bar over several sizes is reached when the worst of them reaches it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from programs import CAPI, CPUS, OURS, RAW
 from samples import STATES, Case, Results
 
 KI, MI = 1 << 10, 1 << 20
+ALLREDUCE_BYTES = [4**k for k in range(1, 15)]  # 4 B .. 256 MiB
 BURST_BYTES = 100 * 4 * KI
 
 
@@ -60,20 +61,28 @@ class Verdict:
     word: str
 
 
+def _word(good: bool, text: str, found: int, wanted: int) -> str:
+    """A failure counts at once; a success only when every size was seen."""
+    return text if not good or found == wanted else f"{text} so far, {found} of {wanted} sizes"
+
+
 def _judge_bar(bar: Bar, state: str, program: str, results: Results) -> Verdict:
     peers = [bar.peer] if bar.peer else [p for p in results.programs() if p not in OURS]
+    sizes = [size for size in ALLREDUCE_BYTES if bar.first <= size <= bar.last]
     ratios = []
-    for case in results.cases(ranks=bar.ranks, state=state, collective="allreduce"):
+    for size in sizes:
+        case = Case(bar.ranks, state, "allreduce", size)
         own, peer = results.find(case, program), results.best(case, peers)
-        if bar.first <= case.bytes <= bar.last and own and peer:
-            ratios.append((peer[1].median / own.median, f"{case.bytes} B, {peer[0]}"))
+        if own and peer and results.complete(case, peers):
+            ratios.append((peer[1].median / own.median, f"{size} B, {peer[0]}"))
     worst, at = min(ratios, default=(None, ""))
     if worst is None:
         word = "no samples"
-    elif worst >= bar.should:
-        word = "reached, should"
+    elif worst < bar.must:
+        word = "not reached"
     else:
-        word = "reached, must" if worst >= bar.must else "not reached"
+        reached = "reached, should" if worst >= bar.should else "reached, must"
+        word = _word(True, reached, len(ratios), len(sizes))
     best = max(ratios)[0] if ratios else None
     return Verdict(bar.title, bar.ranks, state, program, bar.must, bar.should, worst, at, best, word)
 
@@ -121,15 +130,15 @@ def _value(collective: str, size: int, unit: float) -> Figure:
     return figure
 
 
-# Title, ranks, the largest value that is good (None: only shown), how it is found.
-FIGURES: list[tuple[str, int, float | None, Figure]] = [
-    ("C ABI / raw, 4 B, plan in the cache", 2, 15, _between("allreduce", 4, CAPI, "allreduce", RAW)),
-    ("C ABI / raw, worst size >= 64 KiB", 2, 1.1, _engine_cost),
-    ("burst of 100 x 4 KiB / one raw 400 KiB", 2, 20, _between("burst", BURST_BYTES, CAPI, "burst", RAW)),
-    ("4 ranks / 2 ranks, raw, 64 KiB", 4, 3, _crowd_cost(RAW)),
-    ("4 ranks / 2 ranks, C ABI, 64 KiB", 4, 3, _crowd_cost(CAPI)),
-    ("idle engine, % of a core", 2, 0.1, _value("idle", 0, 1e4)),
-    ("submit without wait_follows, then wait, 4 B, us", 2, None, _value("async", 4, 1)),
+# Title, ranks, the largest value that is good (None: only shown), how it is found, and in how many sizes.
+FIGURES: list[tuple[str, int, float | None, Figure, int]] = [
+    ("C ABI / raw, 4 B, plan in the cache", 2, 15, _between("allreduce", 4, CAPI, "allreduce", RAW), 1),
+    ("C ABI / raw, worst size >= 64 KiB", 2, 1.1, _engine_cost, len([b for b in ALLREDUCE_BYTES if b >= 64 * KI])),
+    ("burst of 100 x 4 KiB / one raw 400 KiB", 2, 20, _between("burst", BURST_BYTES, CAPI, "burst", RAW), 1),
+    ("4 ranks / 2 ranks, raw, 64 KiB", 4, 3, _crowd_cost(RAW), 1),
+    ("4 ranks / 2 ranks, C ABI, 64 KiB", 4, 3, _crowd_cost(CAPI), 1),
+    ("idle engine, % of a core", 2, 0.1, _value("idle", 0, 1e4), 1),
+    ("submit without wait_follows, then wait, 4 B, us", 2, None, _value("async", 4, 1), 1),
 ]
 
 
@@ -146,9 +155,15 @@ class Reading:
 
 def judge_figures(results: Results, ranks: list[int]) -> list[Reading]:
     readings = []
-    for title, figure_ranks, limit, figure in FIGURES:
+    for title, figure_ranks, limit, figure, sizes in FIGURES:
         for state in STATES if figure_ranks in ranks else ():
-            for value, at in sorted(figure(results, Case(figure_ranks, state, "", 0)))[-1:]:
-                word = "" if limit is None else "reached" if value <= limit else "not reached"
-                readings.append(Reading(title, figure_ranks, state, limit, value, at, word))
+            values = figure(results, Case(figure_ranks, state, "", 0))
+            if not values:
+                continue
+            value, at = max(values)
+            word = ""
+            if limit is not None:
+                good = value <= limit
+                word = _word(good, "reached" if good else "not reached", len(values), sizes)
+            readings.append(Reading(title, figure_ranks, state, limit, value, at, word))
     return readings

@@ -159,7 +159,7 @@ def build() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="few sizes, one round: about two minutes")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: few sizes and samples, about a minute")
     parser.add_argument("--np", default="2,4", help="numbers of ranks (default: %(default)s)")
     parser.add_argument("--only", default="", help="collectives, or 'special' for the figures of the engine")
     parser.add_argument("--rounds", type=int, help=f"default: {FULL.rounds}, with --quick {QUICK.rounds}")
@@ -178,6 +178,8 @@ def conclude(runner: Runner, ranks: list[int], out: Path, facts: dict[str, objec
     parts += ["## Beside the peers\n", report.verdict_table(bars), ""]
     parts += ["## What the engine costs\n", report.reading_table(figures), ""]
     parts += [f"{len(runner.samples)} samples, {dropped} dropped: the cores moved or were busy."]
+    if facts["quick"]:
+        parts += ["A quick run shows that everything works; it has too few samples for its ratios to mean anything."]
     parts += [f"failed: {failure}" for failure in runner.failures]
     text = "\n".join(parts)
     write(out / "samples.tsv", runner.samples)
@@ -201,7 +203,8 @@ def main() -> int:
         sys.exit(f"not a collective: {', '.join(sorted(unknown))}")
     if not options.no_build:
         build()
-    facts: dict[str, object] = {"machine": report.machine(), "rounds": rounds, "pinned": not options.no_pin}
+    facts: dict[str, object] = {"machine": report.machine(), "quick": options.quick, "rounds": rounds}
+    facts["pinned"] = not options.no_pin
     if os.getloadavg()[0] > 0.5:
         print(f"the machine is busy (load {os.getloadavg()[0]:.1f}): expect noise, compare nothing")
     out = options.out or ROOT / "benchmarks" / "results" / time.strftime("%Y%m%d-%H%M%S")

@@ -1,7 +1,7 @@
 #include "backends/loader.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.h"
 

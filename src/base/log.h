@@ -4,7 +4,7 @@
 // Thread rule: any thread; a line is written with one write().
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <string_view>

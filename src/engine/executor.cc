@@ -1,6 +1,6 @@
 #include "engine/executor.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cassert>

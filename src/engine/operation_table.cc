@@ -1,6 +1,6 @@
 #include "engine/operation_table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace hvd {
 

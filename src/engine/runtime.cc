@@ -1,6 +1,6 @@
 #include "engine/runtime.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pthread.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "engine/timeline.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pthread.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "engine/tuner.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "launcher/hosts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <limits.h>
 #include <unistd.h>
 

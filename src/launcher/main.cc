@@ -1,5 +1,5 @@
 // horovodrun: starts one process per rank. See options.cc for the command line, run.cc for the life of a job.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <string>

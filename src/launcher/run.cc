@@ -1,7 +1,7 @@
 #include "launcher/run.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/signalfd.h>

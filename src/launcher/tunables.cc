@@ -1,6 +1,6 @@
 #include "launcher/tunables.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>

@@ -1,6 +1,6 @@
 #include "negotiation/rank_set.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace hvd {
 

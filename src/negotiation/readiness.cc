@@ -1,6 +1,6 @@
 #include "negotiation/readiness.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cassert>

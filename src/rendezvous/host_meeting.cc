@@ -1,6 +1,6 @@
 #include "rendezvous/host_meeting.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>

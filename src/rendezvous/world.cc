@@ -1,6 +1,6 @@
 #include "rendezvous/world.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace hvd {
 

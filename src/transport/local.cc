@@ -1,7 +1,7 @@
 #include "transport/local.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "transport/bell.h"
 #include "transport/shared_memory.h"

@@ -1,6 +1,6 @@
 #include "transport/transport.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <sys/socket.h>
 

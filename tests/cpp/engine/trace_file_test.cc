@@ -1,6 +1,6 @@
 #include "engine/trace_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,0 +1,4 @@
+"""Horovod: collective communication for training. Import the package of your framework, such as `horovod.numpy`."""
+
+__version__ = "1.0.0"
+__all__ = ["__version__"]

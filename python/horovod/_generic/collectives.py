@@ -1,0 +1,117 @@
+"""Every verb, once, over abstract tensors. A framework's package binds its public functions to an instance.
+
+Thread rule: any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from horovod._generic.allreduce import Allreduce
+from horovod._generic.gathering import Gathering
+from horovod._generic.handles import Pending, handles
+from horovod._generic.submission import id_of
+from horovod._generic.tensors import T
+from horovod._native.abi import WORLD_SET, Kind
+from horovod._native.operations import result_value
+from horovod.common.process_sets import ProcessSet, global_process_set
+
+
+class Collectives(Allreduce[T], Gathering[T]):
+    """The collective operations on the tensors of one framework."""
+
+    # ---- broadcast
+
+    def _broadcast(
+        self,
+        tensor: T,
+        output: T | None,
+        root_rank: int,
+        name: str | None,
+        process_set: ProcessSet,
+        wait_follows: bool,
+    ) -> tuple[int, Pending]:
+        """Without an output, in place."""
+        if output is None:
+            output = tensor
+            source = target = self._tensors.view_to_write(tensor)
+        else:
+            source, target = self._tensors.view(tensor), self._tensors.view(output)
+        return self._submit(
+            wait_follows,
+            Kind.BROADCAST,
+            "broadcast",
+            name,
+            process_set,
+            (source,),
+            (target,),
+            lambda _: output,
+            root_rank=root_rank,
+        )
+
+    def broadcast(
+        self, tensor: T, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> T:
+        """Return the tensor of `root_rank`, which is a rank of the world also in a smaller set."""
+        output = self._tensors.empty_like(tensor)
+        result: T = handles.finish(*self._broadcast(tensor, output, root_rank, name, process_set, True))
+        return result
+
+    def broadcast_async(
+        self, tensor: T, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> int:
+        """Start a broadcast and return its handle."""
+        output = self._tensors.empty_like(tensor)
+        return handles.add(*self._broadcast(tensor, output, root_rank, name, process_set, False))
+
+    def broadcast_(
+        self, tensor: T, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> T:
+        """Replace the tensor by that of `root_rank`, and return it."""
+        result: T = handles.finish(*self._broadcast(tensor, None, root_rank, name, process_set, True))
+        return result
+
+    def broadcast_async_(
+        self, tensor: T, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    ) -> int:
+        """Start a broadcast in place and return its handle."""
+        return handles.add(*self._broadcast(tensor, None, root_rank, name, process_set, False))
+
+    def broadcast_parameters(self, params: Mapping[str, T] | Sequence[Any], root_rank: int) -> None:
+        """Replace all tensors of a dict, or of a list of tensors or `(name, tensor)` pairs, by those of `root_rank`."""
+        if isinstance(params, Mapping):
+            named: list[tuple[str | None, T]] = [(name, params[name]) for name in sorted(params)]
+        elif isinstance(params, list):
+            named = [each if isinstance(each, tuple) else (None, each) for each in params]
+        else:
+            raise ValueError(f"params must be a dict or a list, not {type(params).__name__}")
+        for handle in [self.broadcast_async_(tensor, root_rank, name) for name, tensor in named]:
+            handles.synchronize(handle)
+
+    # ---- without tensors
+
+    def join(self, device: int = -1) -> int:
+        """Say that this rank has no more data, wait until all ranks did, and return the rank that was last.
+
+        Meanwhile the other ranks' allreduces take zeros for this rank; Average still divides by the full size.
+        """
+        rank: int = self._signal(Kind.JOIN, "join.noname", WORLD_SET, result_value)
+        return rank
+
+    def barrier(self, process_set: ProcessSet = global_process_set) -> None:
+        """Wait until all ranks of the set are here."""
+        self._signal(Kind.BARRIER, "barrier.noname", id_of(process_set), lambda _: None)
+
+    # ---- handles
+
+    def poll(self, handle: int) -> bool:
+        """Return whether the operation is done, so that `synchronize` will not block; ValueError if unknown."""
+        return handles.poll(handle)
+
+    def synchronize(self, handle: int) -> Any:
+        """Wait for the operation and return its result; None if the handle is not known.
+
+        A failed operation raises HorovodInternalError, and its handle is forgotten.
+        """
+        return handles.synchronize(handle)

@@ -1,0 +1,98 @@
+"""What the verbs have in common: naming, requests and submission.
+
+Names on the wire are `<verb>.<name>`; without a name `<verb>.noname.<number of the operation>`, so unnamed operations
+match only if all ranks issue the same sequence. Members of a group get `_<i>of<n>`.
+
+Thread rule: any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple
+
+from horovod._generic.handles import Pending, handles
+from horovod._generic.tensors import T, Tensors
+from horovod._native import operations
+from horovod._native.abi import Kind
+from horovod._native.operations import TensorView
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet
+
+
+class Reduction(NamedTuple):
+    """The arguments that the reducing verbs share."""
+
+    op: int
+    prescale_factor: float
+    postscale_factor: float
+
+
+_NO_REDUCTION = Reduction(0, 1.0, 1.0)
+
+
+def id_of(process_set: ProcessSet) -> int:
+    """The id of a registered set; ValueError otherwise."""
+    if process_set.process_set_id is None:
+        raise ValueError(f"{process_set} is not registered: pass it to hvd.init() or hvd.add_process_set()")
+    return process_set.process_set_id
+
+
+class Submission(Generic[T]):
+    """Submits operations on the tensors of one framework. Base of the classes that hold the verbs."""
+
+    def __init__(self, tensors: Tensors[T]) -> None:
+        self._tensors = tensors
+
+    def _submit(
+        self,
+        wait_follows: bool,
+        kind: Kind,
+        verb: str,
+        name: str | None,
+        process_set: ProcessSet,
+        sources: Sequence[TensorView],
+        targets: Sequence[TensorView] | None,
+        result: Callable[[int], Any],
+        reduction: Reduction = _NO_REDUCTION,
+        root_rank: int = -1,
+        splits: Sequence[int] = (),
+        grouped: bool = False,
+    ) -> tuple[int, Pending]:
+        """Submit and return the operation's number and what `handles` needs. Without targets the engine allocates."""
+        process_set_id = id_of(process_set)
+        number = handles.next_number()
+        full_name = f"{verb}.noname.{number}" if name is None else f"{verb}.{name}"
+        count = len(sources)
+        if grouped:
+            _check_group(full_name, sources)
+        op, prescale_factor, postscale_factor = reduction
+        requests = [
+            operations.make_request(
+                kind,
+                f"{full_name}_{i + 1}of{count}" if grouped else full_name,
+                source,
+                None if targets is None else targets[i],
+                op,
+                process_set_id,
+                root_rank,
+                prescale_factor,
+                postscale_factor,
+                splits,
+            )
+            for i, source in enumerate(sources)
+        ]
+        return number, Pending(operations.submit(requests, wait_follows), (sources, targets), result)
+
+    def _signal(self, kind: Kind, name: str, process_set_id: int, result: Callable[[int], Any]) -> Any:
+        """Run an operation without tensors."""
+        number = handles.next_number()
+        request = operations.make_signal(kind, name, process_set_id)
+        return handles.finish(number, Pending(operations.submit([request], True), None, result))
+
+
+def _check_group(full_name: str, sources: Sequence[TensorView]) -> None:
+    if not sources:
+        raise ValueError(f"{full_name} needs at least one tensor")
+    if any(source.device != sources[0].device for source in sources):
+        raise HorovodInternalError(f"the tensors of {full_name} are on different devices")

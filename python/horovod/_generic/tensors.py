@@ -1,0 +1,39 @@
+"""How the verbs see a framework's tensors: the interface that every framework's package implements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from horovod._native.operations import EngineMemory, TensorView
+
+T = TypeVar("T")
+
+
+class Tensors(ABC, Generic[T]):
+    """Looks at a framework's tensors and makes new ones."""
+
+    @abstractmethod
+    def view(self, tensor: T) -> TensorView:
+        """Where the elements are. ValueError for a type that is not supported or memory that is not contiguous."""
+
+    @abstractmethod
+    def view_to_write(self, tensor: T) -> TensorView:
+        """As `view`, for an operation that replaces the elements; ValueError also if they are read-only."""
+
+    @abstractmethod
+    def empty_like(self, tensor: T) -> T:
+        """A new tensor of the same shape, type and device, for a result."""
+
+    @abstractmethod
+    def adopt(self, memory: EngineMemory, like: T) -> T:
+        """A tensor of the type of `like` over the engine's memory, without a copy; it keeps `memory` alive."""
+
+    @abstractmethod
+    def read_splits(self, splits: Any) -> Sequence[int]:
+        """The argument `splits` of alltoall as ints; ValueError unless it is a list of ints or 1-D int32."""
+
+    @abstractmethod
+    def make_splits(self, received: Sequence[int], like: Any) -> T:
+        """The received splits as an int32 tensor where `like`, the argument `splits`, is; in host memory if None."""

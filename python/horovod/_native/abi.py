@@ -1,0 +1,149 @@
+"""The C ABI in ctypes: enums, structs and prototypes of include/horovod/horovod.h, in the header's order and names.
+
+tests/python/single/test_header.py compares everything here with the header and with what a C compiler makes of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_void_p
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+ABI_VERSION = 0x00010000
+HOST_DEVICE = -1
+WORLD_SET = 0
+
+
+class Code(IntEnum):
+    OK = 0
+    INVALID_ARGUMENT = 1
+    PRECONDITION = 2
+    ABORTED = 3
+    UNKNOWN = 4
+    PEER_LOST = 5
+    TIMED_OUT = 6
+    NOT_INITIALIZED = 7
+
+
+class DType(IntEnum):
+    UINT8 = 0
+    INT8 = 1
+    UINT16 = 2
+    INT16 = 3
+    INT32 = 4
+    INT64 = 5
+    FLOAT16 = 6
+    FLOAT32 = 7
+    FLOAT64 = 8
+    BOOL = 9
+    BFLOAT16 = 10
+    COMPLEX64 = 11
+    COMPLEX128 = 12
+
+
+class Kind(IntEnum):
+    ALLREDUCE = 0
+    ALLGATHER = 1
+    BROADCAST = 2
+    ALLTOALL = 3
+    REDUCESCATTER = 4
+    BARRIER = 5
+    JOIN = 6
+
+
+class ReduceOp(IntEnum):
+    AVERAGE = 0
+    SUM = 1
+    ADASUM = 2
+    MIN = 3
+    MAX = 4
+    PRODUCT = 5
+
+
+Handle = c_int64
+ALLOCATE = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_int32, c_int32, c_int32, POINTER(c_int64))
+DONE = ctypes.CFUNCTYPE(None, c_void_p, Handle, c_int)
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_int32),
+        ("device", c_int32),
+        ("ndim", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("data", c_void_p),
+        ("stream", c_void_p),
+        ("ready_event", c_void_p),
+    ]
+
+
+class Request(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("reduce_op", c_int32),
+        ("process_set", c_int32),
+        ("root_rank", c_int32),
+        ("splits_count", c_int32),
+        ("splits", POINTER(c_int32)),
+        ("name", c_char_p),
+        ("prescale_factor", c_double),
+        ("postscale_factor", c_double),
+        ("input", Tensor),
+        ("output", Tensor),
+    ]
+
+
+class SubmitOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("wait_follows", c_uint32),
+        ("allocate", ALLOCATE),
+        ("allocate_context", c_void_p),
+        ("done", DONE),
+        ("done_context", c_void_p),
+    ]
+
+
+class Prototype(NamedTuple):
+    result: Any
+    arguments: list[Any]
+    blocks: bool = False  # released from the GIL; the others return at once and keep it, which is cheaper
+
+
+PROTOTYPES: dict[str, Prototype] = {
+    "hvd_abi_version": Prototype(c_uint32, []),
+    "hvd_version": Prototype(c_char_p, []),
+    "hvd_last_error": Prototype(c_char_p, []),
+    "hvd_init": Prototype(c_int, [c_int32, POINTER(c_int32), POINTER(c_int32)], blocks=True),
+    "hvd_shutdown": Prototype(c_int, [], blocks=True),
+    "hvd_is_initialized": Prototype(c_int32, []),
+    "hvd_rank": Prototype(c_int32, []),
+    "hvd_size": Prototype(c_int32, []),
+    "hvd_local_rank": Prototype(c_int32, []),
+    "hvd_local_size": Prototype(c_int32, []),
+    "hvd_cross_rank": Prototype(c_int32, []),
+    "hvd_cross_size": Prototype(c_int32, []),
+    "hvd_is_homogeneous": Prototype(c_int32, []),
+    "hvd_add_process_set": Prototype(c_int32, [POINTER(c_int32), c_int32], blocks=True),
+    "hvd_remove_process_set": Prototype(c_int32, [c_int32], blocks=True),
+    "hvd_process_set_size": Prototype(c_int32, [c_int32]),
+    "hvd_process_set_rank": Prototype(c_int32, [c_int32]),
+    "hvd_process_set_ranks": Prototype(c_int32, [c_int32, POINTER(c_int32), c_int32]),
+    "hvd_process_set_ids": Prototype(c_int32, [POINTER(c_int32), c_int32]),
+    "hvd_submit": Prototype(c_int, [POINTER(Request), c_int32, POINTER(SubmitOptions), POINTER(Handle)]),
+    "hvd_poll": Prototype(c_int32, [Handle]),
+    "hvd_wait": Prototype(c_int, [Handle, c_double], blocks=True),
+    "hvd_result": Prototype(c_int, [Handle, c_int32, POINTER(Tensor)]),
+    "hvd_take_result": Prototype(c_int, [Handle, c_int32, POINTER(Tensor)]),
+    "hvd_free": Prototype(None, [c_void_p]),
+    "hvd_received_splits": Prototype(c_int32, [Handle, c_int32, POINTER(c_int32), c_int32]),
+    "hvd_result_value": Prototype(c_int32, [Handle]),
+    "hvd_release": Prototype(None, [Handle]),
+    "hvd_start_timeline": Prototype(c_int, [c_char_p, c_int32], blocks=True),
+    "hvd_stop_timeline": Prototype(c_int, [], blocks=True),
+    "hvd_knobs_json": Prototype(c_char_p, []),
+    "hvd_backend_built": Prototype(c_int32, [c_char_p]),
+}

@@ -1,0 +1,176 @@
+"""Starting and ending Horovod, and asking where this process stands."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from ctypes import c_int32
+from typing import Any
+
+from horovod._generic.handles import handles
+from horovod._native.abi import Code
+from horovod._native.library import NOT_INITIALIZED, checked, last_error, library
+from horovod.common import process_sets as sets
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet
+
+
+class HorovodBasics:
+    """The functions every framework's package offers. All state is in the library, so every instance is the same.
+
+    The arguments once named a framework's own extension; there is one library now, so they are not used.
+    """
+
+    def __init__(self, pkg_path: str = "", *args: str) -> None:
+        library()
+
+    def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+        """Form the world of all processes of the job. Does nothing but bind `process_sets` when already initialised.
+
+        `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is there
+        for MPI: lists of ranks are not used.
+        """
+        if comm is not None and not isinstance(comm, Iterable):
+            raise ValueError("comm must be None or a list of ranks: MPI communicators need Horovod with MPI")
+        wanted = _static_sets(process_sets)
+        unique = {tuple(each.ranks or ()): each for each in wanted}
+        duplicates = len(unique) < len(wanted)
+        if not self.is_initialized():
+            if isinstance(process_sets, str):
+                os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
+            duplicates = unique.pop(_world_ranks(), None) is not None or duplicates
+            _form_world(list(unique))
+        sets.bind_static(list(unique.values()))
+        if duplicates:
+            raise ValueError("two of the process sets have the same ranks, or one is equal to the world")
+
+    def shutdown(self) -> None:
+        """End communication on all ranks; pending operations fail there. `init` may be called again."""
+        library().hvd_shutdown()
+        sets.unbind_all()
+
+    def is_initialized(self) -> bool:
+        """Return whether `init` was called, and `shutdown` was not since."""
+        return bool(library().hvd_is_initialized())
+
+    def rank(self) -> int:
+        """Return this process's number in the world."""
+        return checked(library().hvd_rank())
+
+    def size(self) -> int:
+        """Return the number of processes in the world."""
+        return checked(library().hvd_size())
+
+    def local_rank(self) -> int:
+        """Return this process's number on its host."""
+        return checked(library().hvd_local_rank())
+
+    def local_size(self) -> int:
+        """Return the number of processes on this host."""
+        return checked(library().hvd_local_size())
+
+    def cross_rank(self) -> int:
+        """Return this host's number among the hosts that have a process with this local rank."""
+        return checked(library().hvd_cross_rank())
+
+    def cross_size(self) -> int:
+        """Return the number of hosts that have a process with this local rank."""
+        return checked(library().hvd_cross_size())
+
+    def is_homogeneous(self) -> bool:
+        """Return whether every host has the same number of processes."""
+        return bool(checked(library().hvd_is_homogeneous()))
+
+    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
+        """Record a timeline into the file. HOROVOD_TIMELINE must have been set (to a path or DYNAMIC) at `init`."""
+        if library().hvd_start_timeline(os.fsencode(file_path), int(mark_cycles)) != Code.OK:
+            raise ValueError(last_error())
+
+    def stop_timeline(self) -> None:
+        """Stop recording; does nothing when already stopped."""
+        if library().hvd_stop_timeline() != Code.OK:
+            raise ValueError(last_error())
+
+    def mpi_threads_supported(self) -> bool:
+        """Return whether MPI may be called from several threads; ValueError while MPI is not used."""
+        if not self.mpi_enabled():
+            raise ValueError("MPI is not used" if self.is_initialized() else NOT_INITIALIZED)
+        return True
+
+    def mpi_enabled(self) -> bool:
+        """Return whether this world communicates through MPI."""
+        return self.mpi_built() and self.is_initialized()
+
+    def gloo_enabled(self) -> bool:
+        """Return whether this world communicates without MPI, through the built-in transport."""
+        return self.is_initialized() and not self.mpi_built()
+
+    def mpi_built(self) -> bool:
+        """Return whether the MPI backend is there."""
+        return bool(library().hvd_backend_built(b"mpi"))
+
+    def gloo_built(self) -> bool:
+        """Return whether Horovod works without MPI: the built-in transport stands for Gloo."""
+        return bool(library().hvd_backend_built(b"gloo"))
+
+    def nccl_built(self) -> int:
+        """Return the version code of NCCL, such as 21805, or 0 when it is not there."""
+        return int(library().hvd_backend_built(b"nccl"))
+
+    def cuda_built(self) -> bool:
+        """Return whether the CUDA runtime is there."""
+        return bool(library().hvd_backend_built(b"cuda"))
+
+    def ddl_built(self) -> bool:
+        """Return False: IBM's DDL is not supported."""
+        return False
+
+    def ccl_built(self) -> bool:
+        """Return False: Intel's oneCCL is not supported."""
+        return False
+
+    def rocm_built(self) -> bool:
+        """Return False: AMD's ROCm is not supported."""
+        return False
+
+
+def _static_sets(process_sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:
+    if isinstance(process_sets, str):
+        if process_sets.lower() != "dynamic":
+            raise ValueError(f'process_sets must be a list of ProcessSet or "dynamic", not "{process_sets}"')
+        return []
+    wanted = list(process_sets or ())
+    if not all(isinstance(each, ProcessSet) for each in wanted):
+        raise ValueError('process_sets must be a list of ProcessSet or "dynamic"')
+    return wanted
+
+
+def _world_ranks() -> tuple[int, ...]:
+    """The ranks of the world about to be formed; the launcher tells its size."""
+    try:
+        return tuple(range(int(os.environ.get("HOROVOD_SIZE", "1"))))
+    except ValueError:
+        return ()  # the library says what is wrong with it
+
+
+def _form_world(static_sets: list[tuple[int, ...]]) -> None:
+    ranks = list(itertools.chain.from_iterable(static_sets))
+    code = library().hvd_init(
+        len(static_sets),
+        (c_int32 * len(static_sets))(*map(len, static_sets)),
+        (c_int32 * len(ranks))(*ranks),
+    )
+    if code in (Code.INVALID_ARGUMENT, Code.PRECONDITION):
+        raise ValueError(last_error())
+    if code != Code.OK:
+        raise HorovodInternalError(last_error())
+    handles.restart()
+    _shut_down_at_exit()
+
+
+@functools.cache
+def _shut_down_at_exit() -> None:
+    atexit.register(HorovodBasics().shutdown)

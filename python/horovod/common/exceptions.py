@@ -1,0 +1,34 @@
+"""The exceptions users catch."""
+
+from __future__ import annotations
+
+
+class HorovodInternalError(RuntimeError):
+    """A collective failed: ranks disagreed, a peer was lost or Horovod was shut down.
+
+    Elastic training recovers from it: shut down, initialise again and go on from the last commit.
+    """
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """Hosts came or went, so elastic training has to form a new world.
+
+    `skip_sync` is True when hosts only left: the remaining workers' states are still equal.
+    """
+
+    def __init__(self, skip_sync: bool) -> None:
+        super().__init__("the set of hosts changed")
+        self.skip_sync = skip_sync
+
+
+class HorovodVersionMismatchError(ImportError):
+    """A framework's installed version is not the one that an extension was made for."""
+
+    def __init__(self, name: str, version: str, installed_version: str) -> None:
+        super().__init__(
+            f"the extension for {name} was made for version {version}, but version {installed_version} is installed; "
+            f"reinstall horovod"
+        )
+        self.name = name
+        self.version = version
+        self.installed_version = installed_version

@@ -1,0 +1,34 @@
+"""Compression of arrays around a reduction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from horovod._generic.compression import Compressor, NoneCompressor
+
+__all__ = ["Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
+
+
+class FP16Compressor(Compressor):
+    """Reduces floating point arrays in float16; other types are left as they are."""
+
+    @staticmethod
+    def compress(tensor: Any) -> tuple[Any, Any]:
+        """Return the array as float16, and its type."""
+        dtype = tensor.dtype
+        floating = np.issubdtype(dtype, np.floating) or dtype.name == "bfloat16"
+        return (tensor.astype(np.float16) if floating else tensor), dtype
+
+    @staticmethod
+    def decompress(tensor: Any, ctx: Any) -> Any:
+        """Return the array in its original type."""
+        return tensor.astype(ctx) if tensor.dtype != ctx else tensor
+
+
+class Compression:
+    """The compressors that come with Horovod."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor

@@ -1,0 +1,202 @@
+"""What the other ranks see when one dies, leaves or shuts down, and what stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import horovod.numpy as hvd
+import numpy as np
+import pytest
+from ranks import Ended, Ranks, failure, run_ranks, say
+
+
+def wait_in_allreduce() -> None:
+    hvd.init()
+    hvd.allreduce(np.ones(10), name="together")
+    if hvd.rank() == 1:
+        say("here")
+        while True:
+            signal.pause()
+    handle = hvd.allreduce_async(np.ones(10), name="pending")
+    say("waiting")
+    say("sync: " + failure(lambda: hvd.allreduce(np.ones(10), name="waited for")))
+    say("async: " + failure(lambda: hvd.synchronize(handle)))
+    say("later: " + failure(lambda: hvd.allgather(np.ones(10), name="later")))
+    say(f"initialized: {hvd.is_initialized()} {hvd.rank()} {hvd.size()}")
+
+
+def assert_survived(ended: Ended, rank: int, size: int, lost_pid: int) -> None:
+    assert ended.code == 0, ended.errors
+    for line in ended.lines[1:4]:
+        assert "HorovodInternalError" in line, line
+        assert "rank 1" in line and str(lost_pid) in line and "localhost" in line, line
+    assert ended.lines[4] == f"initialized: True {rank} {size}"
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_killed_rank_fails_what_the_others_wait_for(size: int) -> None:
+    with Ranks(size, wait_in_allreduce) as ranks:
+        for rank in range(size):
+            ranks.wait_for_line(rank, "here" if rank == 1 else "waiting")
+        killed = time.monotonic()
+        ranks.send(1, signal.SIGKILL)
+        ended = ranks.wait()
+        assert time.monotonic() - killed < 10
+        assert ended[1].code == -signal.SIGKILL
+        for rank in set(range(size)) - {1}:
+            assert_survived(ended[rank], rank, size, ranks.processes[1].pid)
+
+
+def test_nothing_is_left_behind_after_a_kill() -> None:
+    def files() -> set[Path]:
+        return {
+            *Path("/dev/shm").iterdir(),
+            *(each for each in Path("/tmp").iterdir() if "horovod" in each.name.lower()),
+        }
+
+    before = files()
+    with Ranks(3, wait_in_allreduce) as ranks:
+        for rank in range(3):
+            ranks.wait_for_line(rank, "here" if rank == 1 else "waiting")
+        for rank in range(3):
+            ranks.send(rank, signal.SIGKILL)
+        ranks.wait()
+    assert files() <= before
+
+
+def leave_without_shutdown() -> None:
+    hvd.init()
+    if hvd.rank() == 1:
+        hvd.allreduce(np.ones(10), name="together")
+        os._exit(3)
+    say(os.getpid())
+    hvd.allreduce(np.ones(10), name="together")
+    say("sync: " + failure(lambda: hvd.allreduce(np.ones(10), name="alone")))
+    say("later: " + failure(lambda: hvd.allreduce(np.ones(10), name="later")))
+    hvd.shutdown()
+
+
+def test_a_rank_that_exits_without_shutdown_is_lost_too() -> None:
+    with Ranks(3, leave_without_shutdown) as ranks:
+        ended = ranks.wait()
+        assert [each.code for each in ended] == [0, 3, 0]
+        for survivor in (ended[0], ended[2]):
+            for line in survivor.lines[1:]:
+                assert "HorovodInternalError" in line and "rank 1" in line, line
+                assert str(ranks.processes[1].pid) in line, line
+
+
+def exit_with_pending_operations() -> None:
+    hvd.init()
+    try:
+        for i in range(50):
+            hvd.allreduce_async(np.ones(1000), name=f"pending.{i}")
+            if hvd.rank() == 0:
+                hvd.allgather_async(np.ones((10, 10)), name=f"never.{i}")
+    except hvd.HorovodInternalError as error:
+        assert "shut down" in str(error)  # another rank was faster
+    sys.exit(5)
+
+
+def test_exit_with_pending_operations_ends() -> None:
+    with Ranks(3, exit_with_pending_operations) as ranks:
+        assert [each.code for each in ranks.wait()] == [5, 5, 5]
+
+
+def one_shuts_down() -> None:
+    hvd.init()
+    hvd.allreduce(np.ones(3), name="together")
+    if hvd.rank() == 1:
+        hvd.shutdown()
+        say(f"initialized: {hvd.is_initialized()}")
+        return
+    say("pending: " + failure(lambda: hvd.allreduce(np.ones(3), name="pending")))
+    say("later: " + failure(lambda: hvd.allreduce(np.ones(3), name="later")))
+    say(f"initialized: {hvd.is_initialized()} {hvd.rank()} {hvd.size()}")
+    hvd.shutdown()
+    say(f"initialized: {hvd.is_initialized()}")
+
+
+def test_a_shutdown_ends_operations_on_all_ranks() -> None:
+    ended = run_ranks(3, one_shuts_down)
+    assert ended[1].lines == ["initialized: False"]
+    for rank in (0, 2):
+        pending, later, *state = ended[rank].lines
+        for line in (pending, later):
+            assert "HorovodInternalError" in line and "shut down" in line, line
+        assert state == [f"initialized: True {rank} 3", "initialized: False"]
+
+
+def form_again() -> None:
+    for _ in range(10):
+        hvd.init()
+        assert hvd.allreduce(np.array(1.0), op=hvd.Sum) == hvd.size()
+        hvd.shutdown()
+    say("done")
+
+
+def test_a_world_can_be_formed_again_without_a_barrier_between() -> None:
+    """A rank may be in the next world's init while another has not left the one before."""
+    assert all(each.lines == ["done"] for each in run_ranks(3, form_again))
+
+
+def interrupted_by_signal() -> None:
+    hvd.init()
+    if hvd.rank() == 1:
+        say("here")
+        say("sync: " + failure(lambda: hvd.allreduce(np.ones(3), name="other")))
+        return
+    say("waiting")
+    try:
+        hvd.allreduce(np.ones(3), name="waited for")
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(7)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 7), (signal.SIGTERM, -signal.SIGTERM)], ids=["SIGINT", "SIGTERM"]
+)
+def test_a_signal_ends_a_wait_promptly(number: signal.Signals, code: int) -> None:
+    with Ranks(2, interrupted_by_signal) as ranks:
+        for rank in range(2):
+            ranks.wait_for_line(rank, "here" if rank == 1 else "waiting")
+        sent = time.monotonic()
+        ranks.send(0, number)
+        assert ranks.processes[0].wait(10) == code
+        assert time.monotonic() - sent < 5
+        ended = ranks.wait()
+        assert "HorovodInternalError" in ended[1].lines[1]
+
+
+def wait_in_threads() -> None:
+    hvd.init()
+    if hvd.rank() == 1:
+        hvd.allreduce(np.ones(2), name="together")
+        os.kill(os.getpid(), signal.SIGKILL)
+    failures: list[str] = []
+
+    def wait(i: int) -> None:
+        failures.append(failure(lambda: hvd.allreduce(np.ones(2), name=f"thread.{i}")))
+
+    threads = [threading.Thread(target=wait, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    hvd.allreduce(np.ones(2), name="together")
+    for thread in threads:
+        thread.join()
+    assert len(failures) == 6 and all("HorovodInternalError" in text and "rank 1" in text for text in failures), (
+        failures
+    )
+    say("all failed")
+
+
+def test_every_waiting_thread_is_woken() -> None:
+    with Ranks(2, wait_in_threads) as ranks:
+        ended = ranks.wait()
+        assert ended[0].lines == ["all failed"], ended[0].errors

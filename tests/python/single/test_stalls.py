@@ -1,0 +1,67 @@
+"""Operations that some ranks never submit."""
+
+from __future__ import annotations
+
+import time
+
+import horovod.numpy as hvd
+import numpy as np
+from ranks import Ranks, failure, run_ranks, say
+
+
+def one_comes_late() -> None:
+    hvd.init()
+    if hvd.rank() == 1:
+        say("here")
+        hvd.allreduce(np.ones(3), name="on time")
+        time.sleep(3)
+    else:
+        hvd.allreduce(np.ones(3), name="on time")
+    hvd.allreduce(np.ones(3), name="stalled.gradient")
+
+
+def test_every_rank_reports_a_stall_with_its_cause() -> None:
+    with Ranks(3, one_comes_late, env={"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}) as ranks:
+        ended = ranks.wait()
+        for each in ended:
+            assert each.code == 0, each.errors
+            assert "allreduce.stalled.gradient" in each.errors
+            assert "rank 1" in each.errors and str(ranks.processes[1].pid) in each.errors
+            assert "on time" not in each.errors
+
+
+def test_the_report_can_be_switched_off() -> None:
+    quiet = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_CHECK_DISABLE": "1"}
+    assert all("stalled.gradient" not in each.errors for each in run_ranks(2, one_comes_late, env=quiet))
+
+
+def one_does_something_else() -> None:
+    hvd.init()
+    name = "other" if hvd.rank() == 1 else "gradient"
+    say("failed: " + failure(lambda: hvd.allreduce(np.ones(3), name=name)))
+    hvd.allreduce(np.ones(3), name="afterwards")
+    say("goes on")
+
+
+def test_a_time_out_makes_it_an_error_on_all_ranks() -> None:
+    started = time.monotonic()
+    ended = run_ranks(3, one_does_something_else, env={"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "1"})
+    assert time.monotonic() - started < 20
+    for rank, each in enumerate(ended):
+        assert "HorovodInternalError" in each.lines[0], each.lines
+        assert ("allreduce.other" if rank == 1 else "allreduce.gradient") in each.lines[0]
+        missing = ("rank 0", "rank 2") if rank == 1 else ("rank 1",)
+        assert all(text in each.lines[0] for text in missing), each.lines
+        assert each.lines[1] == "goes on"
+
+
+def stall_until_shutdown() -> None:
+    hvd.init()
+    name = "other" if hvd.rank() == 1 else "gradient"
+    say("failed: " + failure(lambda: hvd.allreduce(np.ones(3), name=name)))
+
+
+def test_a_stall_can_shut_the_job_down() -> None:
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+    for each in run_ranks(2, stall_until_shutdown, env=limits):
+        assert "HorovodInternalError" in each.lines[0], each.lines

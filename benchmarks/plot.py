@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from programs import OURS
@@ -17,7 +18,9 @@ def draw(results: Results, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     all_cases = results.cases(collective="allreduce")
-    groups = list(dict.fromkeys((c.ranks, c.state) for c in all_cases))
+    own_cases = [c for c in all_cases if results.best(c, OURS)]
+    sizes_seen = Counter((c.ranks, c.state) for c in own_cases)
+    groups = [group for group, sizes in sizes_seen.items() if sizes > 1]  # one point is no line
     if not groups:
         return
     programs = results.programs()

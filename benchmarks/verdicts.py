@@ -1,0 +1,169 @@
+"""The bars: what the collectives must and should reach beside the peers, and what the engine may cost on top of them.
+
+A ratio compares medians of the same run and the same state of the machine, never across, and only where every peer has
+samples: the missing one may be the strongest. A bar over several sizes is reached when the worst of them reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from programs import CAPI, CPUS, OURS, RAW
+from samples import STATES, Case, Results
+
+KI, MI = 1 << 10, 1 << 20
+ALLREDUCE_BYTES = [4**k for k in range(1, 15)]  # 4 B .. 256 MiB
+BURST_BYTES = 100 * 4 * KI
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Allreduce: time of the strongest peer / ours, at sizes first..last."""
+
+    title: str
+    ranks: int
+    crowded: bool  # more ranks than cores
+    states: tuple[str, ...]
+    first: int
+    last: int
+    must: float
+    should: float
+    peer: str | None = None  # None: the fastest of all
+
+
+BARS = [
+    Bar("<= 256 B", 2, False, ("near",), 4, 256, 1.5, 2.0),
+    Bar("1 - 4 KiB", 2, False, ("near",), KI, 4 * KI, 2.0, 3.5),
+    Bar("16 - 256 KiB", 2, False, ("near",), 16 * KI, 256 * KI, 1.8, 3.0),
+    Bar("1 - 4 MiB", 2, False, ("near",), MI, 4 * MI, 1.5, 1.8),
+    Bar("16 MiB", 2, False, ("near",), 16 * MI, 16 * MI, 1.8, 2.3),
+    Bar(">= 64 MiB, Open MPI as installed", 2, False, ("near",), 64 * MI, 256 * MI, 3.5, 4.5, "ompi"),
+    Bar(">= 64 MiB, best tuned peer", 2, False, ("near",), 64 * MI, 256 * MI, 1.8, 2.3),
+    Bar("4 KiB - 4 MiB", 2, False, ("far",), 4 * KI, 4 * MI, 2.5, 5.0),
+    Bar(">= 64 MiB, Open MPI as installed", 2, False, ("far",), 64 * MI, 256 * MI, 2.5, 3.5, "ompi"),
+    Bar(">= 64 MiB, best tuned peer", 2, False, ("far",), 64 * MI, 256 * MI, 1.4, 1.7),
+    Bar("all sizes, more ranks than cores", 4, True, ("near", "far"), 4, 256 * MI, 1.2, 1.6),
+]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    title: str
+    ranks: int
+    state: str
+    program: str
+    must: float
+    should: float
+    worst: float | None  # None: too few samples
+    at: str  # where the worst is
+    best: float | None
+    word: str
+
+
+def _word(good: bool, text: str, found: int, wanted: int) -> str:
+    """A failure counts at once; a success only when every size was seen."""
+    return text if not good or found == wanted else f"{text} so far, {found} of {wanted} sizes"
+
+
+def _judge_bar(bar: Bar, state: str, program: str, results: Results) -> Verdict:
+    peers = [bar.peer] if bar.peer else [p for p in results.programs() if p not in OURS]
+    sizes = [size for size in ALLREDUCE_BYTES if bar.first <= size <= bar.last]
+    ratios = []
+    for size in sizes:
+        case = Case(bar.ranks, state, "allreduce", size)
+        own, peer = results.find(case, program), results.best(case, peers)
+        if own and peer and results.complete(case, peers):
+            ratios.append((peer[1].median / own.median, f"{size} B, {peer[0]}"))
+    worst, at = min(ratios, default=(None, ""))
+    if worst is None:
+        word = "no samples"
+    elif worst < bar.must:
+        word = "not reached"
+    else:
+        reached = "reached, should" if worst >= bar.should else "reached, must"
+        word = _word(True, reached, len(ratios), len(sizes))
+    best = max(ratios)[0] if ratios else None
+    return Verdict(bar.title, bar.ranks, state, program, bar.must, bar.should, worst, at, best, word)
+
+
+def judge_peers(results: Results, ranks: list[int]) -> list[Verdict]:
+    bars = [b for b in BARS if b.ranks in ranks and b.crowded == (b.ranks > len(CPUS))]
+    return [_judge_bar(b, state, program, results) for b in bars for state in b.states for program in (RAW, CAPI)]
+
+
+Figure = Callable[[Results, Case], list[tuple[float, str]]]  # of a case that gives ranks and state: values and where
+
+
+def _between(collective: str, size: int, program: str, other_collective: str, other: str) -> Figure:
+    def figure(results: Results, case: Case) -> list[tuple[float, str]]:
+        case = replace(case, collective=collective, bytes=size)
+        ratio = results.ratio(case, program, replace(case, collective=other_collective), other)
+        return [] if ratio is None else [(ratio, "")]
+
+    return figure
+
+
+def _engine_cost(results: Results, case: Case) -> list[tuple[float, str]]:
+    found = []
+    for c in results.cases(ranks=case.ranks, state=case.state, collective="allreduce"):
+        ratio = results.ratio(c, CAPI, c, RAW)
+        if c.bytes >= 64 * KI and ratio is not None:
+            found.append((ratio, f"{c.bytes} B"))
+    return found
+
+
+def _crowd_cost(program: str) -> Figure:
+    def figure(results: Results, case: Case) -> list[tuple[float, str]]:
+        case = replace(case, collective="allreduce", bytes=64 * KI)
+        ratio = results.ratio(replace(case, ranks=4), program, replace(case, ranks=2), program)
+        return [] if ratio is None else [(ratio, "")]
+
+    return figure
+
+
+def _value(collective: str, size: int, unit: float) -> Figure:
+    def figure(results: Results, case: Case) -> list[tuple[float, str]]:
+        cell = results.find(replace(case, collective=collective, bytes=size), CAPI)
+        return [] if cell is None else [(cell.median / unit, "")]
+
+    return figure
+
+
+# Title, ranks, the largest value that is good (None: only shown), how it is found, and in how many sizes.
+FIGURES: list[tuple[str, int, float | None, Figure, int]] = [
+    ("C ABI / raw, 4 B, plan in the cache", 2, 15, _between("allreduce", 4, CAPI, "allreduce", RAW), 1),
+    ("C ABI / raw, worst size >= 64 KiB", 2, 1.1, _engine_cost, len([b for b in ALLREDUCE_BYTES if b >= 64 * KI])),
+    ("burst of 100 x 4 KiB / one raw 400 KiB", 2, 20, _between("burst", BURST_BYTES, CAPI, "burst", RAW), 1),
+    ("4 ranks / 2 ranks, raw, 64 KiB", 4, 3, _crowd_cost(RAW), 1),
+    ("4 ranks / 2 ranks, C ABI, 64 KiB", 4, 3, _crowd_cost(CAPI), 1),
+    ("idle engine, % of a core", 2, 0.1, _value("idle", 0, 1e4), 1),
+    ("submit without wait_follows, then wait, 4 B, us", 2, None, _value("async", 4, 1), 1),
+]
+
+
+@dataclass(frozen=True)
+class Reading:
+    title: str
+    ranks: int
+    state: str
+    limit: float | None
+    value: float  # the worst, where there are several
+    at: str
+    word: str
+
+
+def judge_figures(results: Results, ranks: list[int]) -> list[Reading]:
+    readings = []
+    for title, figure_ranks, limit, figure, sizes in FIGURES:
+        for state in STATES if figure_ranks in ranks else ():
+            values = figure(results, Case(figure_ranks, state, "", 0))
+            if not values:
+                continue
+            value, at = max(values)
+            word = ""
+            if limit is not None:
+                good = value <= limit
+                word = _word(good, "reached" if good else "not reached", len(values), sizes)
+            readings.append(Reading(title, figure_ranks, state, limit, value, at, word))
+    return readings

@@ -47,7 +47,10 @@ void Channel::begin_step(size_t bytes) {
   ring_next_ += room;
 }
 
-void Channel::post() { header_step(position_).store(step_, std::memory_order_release); }
+void Channel::post() {
+  header_step(position_).store(step_, std::memory_order_release);
+  transport_.owed_data_ = true;
+}
 
 Status Channel::wait_flag(const std::atomic<uint64_t>& flag, uint64_t value, int32_t position) {
   return transport_.wait_until([&] { return flag.load(std::memory_order_acquire) >= value; }, kNever, what_,
@@ -101,6 +104,7 @@ void Channel::finish_chunks(uint64_t count) {
   // A rank that had nothing to post still counts as having posted, so that the numbers stay equal on every rank.
   flags(position_).in.value.store(next_chunk_, std::memory_order_release);
   flags(position_).out.value.store(next_chunk_, std::memory_order_release);
+  transport_.owed_data_ = true;
 }
 
 }  // namespace hvd

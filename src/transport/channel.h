@@ -51,7 +51,9 @@ class Channel {
   // ---- steps ----
   void begin_step(size_t bytes);  // the same bytes, at most largest_slot(), on every rank
   std::byte* slot() { return slot_address(position_); }
-  void post();                    // the slot is complete
+  // The slot is complete. A peer that already sleeps is woken when this rank waits itself or leaves (Transport), which
+  // therefore must follow.
+  void post();
   Status await(int32_t position);
   const std::byte* slot_of(int32_t position) const { return slot_address(position); }
   Status barrier();               // an empty step

@@ -61,7 +61,6 @@ void Transport::send(ByteView message) {
   if (size() == 1) return;
   append_frame(unsent_, message);
   flush();
-  (is_root() ? owed_down_ : owed_up_) = true;
 }
 
 bool Transport::flush() {
@@ -75,11 +74,9 @@ bool Transport::flush() {
   size_t count = put(ring, written, slowest_known_, ByteView(unsent_).subspan(unsent_sent_));
   if (count == 0) return false;
   position.store(written + count, std::memory_order_release);
+  (is_root() ? owed_down_ : owed_up_) = true;
   unsent_sent_ += count;
-  if (unsent_sent_ < unsent_.size()) {
-    (is_root() ? owed_down_ : owed_up_) = true;
-    return false;
-  }
+  if (unsent_sent_ < unsent_.size()) return false;
   unsent_.clear();
   unsent_sent_ = 0;
   return true;
@@ -188,7 +185,7 @@ void Transport::ring_owed(Ringing how) {
       if (block_of(peer).down_read.value.load(std::memory_order_relaxed) != written) ring_reader(peer, how);
     }
   }
-  if (control_->blocked.load(std::memory_order_relaxed) != 0) ring_blocked();
+  if (std::exchange(owed_data_, false)) ring_blocked();
 }
 
 void Transport::ring_reader(int32_t peer, Ringing how) {
@@ -253,7 +250,8 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
     activity.store(Activity::blocked, std::memory_order_seq_cst);
     control_->blocked.fetch_add(1, std::memory_order_seq_cst);
     ring_owed(Ringing::now);
-    if (!ready() && !failed()) {
+    bool is_ready = ready();
+    if (!is_ready && !failed()) {
       TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;
       sleeper_.wait(std::min({until, warn_at, give_up, retry}));
     }
@@ -261,7 +259,7 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
     activity.store(Activity::driving, std::memory_order_seq_cst);
     answer_bell();
     flush();
-    if (ready()) return {};
+    if (is_ready || ready()) return {};
     if (failed()) return failure();
     TimePoint now = Clock::now();
     if (now >= until) return {};

@@ -113,7 +113,7 @@ class Transport {
   Status wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank);
   Status block(Predicate ready, TimePoint until, TimePoint since, const char* what, int32_t for_rank);
   void check_peers();  // looks at the sockets; sets the failure if a peer is gone
-  // Wakes the peers that have not read what we sent. `patient`: not those that are only paused. `leaving`: we shall not
+  // Wakes the peers that have not seen what we sent or posted. `patient`: not those that are only paused. `leaving`: we shall not
   // look again, so one that drives is asked to.
   enum class Ringing { patient, now, leaving };
   void ring_owed(Ringing how);
@@ -141,7 +141,8 @@ class Transport {
   FrameReader down_frame_;
   std::vector<FrameReader> up_frames_;
   uint64_t down_read_ = 0;
-  bool owed_up_ = false, owed_down_ = false;  // peers that may need a bell for a message of ours
+  bool owed_up_ = false, owed_down_ = false;  // peers may need a bell for a message of ours
+  bool owed_data_ = false;                    // or, if they are blocked, for what we posted in a channel
   std::atomic<bool> departures_expected_{false};
   std::mutex peers_mutex_;        // check_peers() may be called by the engine thread and a driving thread
   std::vector<bool> departed_;    // said goodbye; guarded by peers_mutex_

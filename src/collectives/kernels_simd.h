@@ -183,6 +183,13 @@ struct Loop {
   }
 };
 
+template <class T, class Fold>
+[[gnu::noinline]] PackedOf<T> compute_edge(const ElementJob& job, size_t offset) {
+  PackedOf<T> packed;
+  Loop<T, Fold, 0>(job).template compute<1>(offset, &packed);
+  return packed;
+}
+
 template <class T, class Fold, size_t kSources>
 [[gnu::noinline]] void run_loop(const ElementJob& job) {
   const Loop<T, Fold, kSources> loop(job);
@@ -194,8 +201,8 @@ template <class T, class Fold, size_t kSources>
   const bool has_tail = (end - head) % sizeof(Packed) != 0;
   Packed head_vector{};
   Packed tail_vector{};
-  if (head != 0) loop.template compute<1>(0, &head_vector);
-  if (has_tail) loop.template compute<1>(end - sizeof(Packed), &tail_vector);
+  if (head != 0) head_vector = compute_edge<T, Fold>(job, 0);
+  if (has_tail) tail_vector = compute_edge<T, Fold>(job, end - sizeof(Packed));
 
   size_t offset = head;
   for (; end - offset >= kBlock; offset += kBlock) loop.template block<T::kUnroll>(offset);
@@ -233,7 +240,7 @@ constexpr Kernels::Elementwise kReduce = run<T, Reduction<T, Op>>;
 constexpr size_t kLanes = 16;
 constexpr size_t kDoubles = kVectorBytes / sizeof(double);
 
-// The next kLanes elements as float32 or float64, in order.
+// kLanes elements from here on, in order, as vectors of float64.
 template <class T>
 struct LaneBuffer {
   alignas(kVectorBytes) float values[kLanes];
@@ -284,13 +291,13 @@ void stream_bytes(std::byte* destination, const std::byte* source, size_t bytes)
   const size_t misaligned = -reinterpret_cast<uintptr_t>(destination) % kVectorBytes;
   size_t offset = misaligned < bytes ? misaligned : bytes;
   __builtin_memcpy(destination, source, offset);
-  using Bytes = Vector<uint8_t>;
-  constexpr size_t kBlock = 4 * kVectorBytes;
-  for (; bytes - offset >= kBlock; offset += kBlock) {
-    Bytes block[4];
-    __builtin_memcpy(block, source + offset, kBlock);
+  constexpr size_t kVectors = 4;
+  for (; bytes - offset >= kVectors * kVectorBytes; offset += kVectors * kVectorBytes) {
+    Vector<uint8_t> block[kVectors];
 #pragma GCC unroll 4
-    for (size_t i = 0; i < 4; ++i) stream(destination + offset + i * kVectorBytes, block[i]);
+    for (size_t i = 0; i < kVectors; ++i) block[i] = load<Vector<uint8_t>>(source + offset + i * kVectorBytes);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kVectors; ++i) stream(destination + offset + i * kVectorBytes, block[i]);
   }
   __builtin_memcpy(destination + offset, source + offset, bytes - offset);
   finish_streaming();

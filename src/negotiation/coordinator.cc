@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cassert>
 #include <optional>
 #include <utility>
 
@@ -25,8 +24,7 @@ TimePoint after(TimePoint start, Duration duration) { return duration > kNever -
 class Coordinator::State {
  public:
   State(int32_t world_size, CoordinatorSettings settings, NegotiationObserver* observer)
-      : world_size_(world_size),
-        settings_(std::move(settings)),
+      : settings_(std::move(settings)),
         tuning_(settings_.tuning),
         acknowledgements_(world_size),
         readiness_(world_size, acknowledgements_, observer),
@@ -56,7 +54,6 @@ class Coordinator::State {
   void write_plans(Encoder& out, uint64_t message, TimePoint now);
   StallScene scene(TimePoint now) const { return {readiness_, activity_, settings_.rank_names, now}; }
 
-  int32_t world_size_;
   CoordinatorSettings settings_;
   Tuning tuning_;
   std::optional<Tuning> next_tuning_;
@@ -73,7 +70,6 @@ class Coordinator::State {
 
 Status Coordinator::State::receive(Rank rank, ByteView message, TimePoint now) {
   if (stopped_) return {};
-  assert(index_of(rank) >= 0 && index_of(rank) < world_size_);
   Decoder in(message);
   while (!in.at_end()) {
     read_up_item(in, item_);

@@ -219,6 +219,7 @@ void Readiness::finish_ready(uint64_t message) {
     }
     if (item.entry == nullptr) {
       joins_.start_over();
+      table_.forgive(kWorldSet);  // who has joined meanwhile does not come back to what failed before
     } else {
       table_.reset(*item.entry);
       table_.release(*item.entry);

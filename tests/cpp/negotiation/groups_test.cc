@@ -30,6 +30,14 @@ TEST(GroupsTest, WorkAgainFromTheCache) {
   }
 }
 
+TEST(GroupsTest, MayHoldDifferentKinds) {
+  Simulation world(2);
+  world.submit_all(in_group("g", 2, allreduce("x")));
+  EXPECT_TRUE(world.decide().empty());
+  world.submit_all(in_group("g", 2, barrier()));
+  EXPECT_EQ(names_of(world.plans()), (Names{{"x"}, {"barrier.noname"}}));
+}
+
 TEST(GroupsTest, SameGroupNameInAnotherSetIsAnotherGroup) {
   Simulation world(2);
   int32_t set = world.run(add_set({0})).result;

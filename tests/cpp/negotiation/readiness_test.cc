@@ -132,11 +132,11 @@ TEST(Protocol, MalformedRequestsAreRefused) {
   Request device = allreduce("a");
   device.device = -2;
   Request empty_group = in_group("g", 0, allreduce("a"));
-  Request grouped_barrier = in_group("g", 1, barrier());
+  Request grouped_join = in_group("g", 1, join());
   Request ranks = allreduce("a");
   ranks.ranks = {0};
   Request unsorted = add_set({1, 0});
-  for (const Request& request : {negative, overflow, device, empty_group, grouped_barrier, ranks, unsorted}) {
+  for (const Request& request : {negative, overflow, device, empty_group, grouped_join, ranks, unsorted}) {
     Simulation world(2);
     EXPECT_FALSE(world.try_submit(0, request).ok()) << request.name;
   }

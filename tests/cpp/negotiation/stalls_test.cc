@@ -195,6 +195,15 @@ TEST(Timeout, LateRankTakesTheNextAttemptAlong) {
   EXPECT_EQ(world.run(allreduce("a")).error, Code::ok);
 }
 
+TEST(Timeout, JoinOfAllForgetsWhatRanksOwe) {
+  Simulation world(2, with_timeout(30));
+  world.submit(0, allreduce("a"));
+  world.pass(30);
+  EXPECT_EQ(world.plans().at(0).error, Code::unknown);
+  world.run(join());
+  EXPECT_EQ(world.run(allreduce("a")).error, Code::ok);
+}
+
 TEST(Timeout, CachedNamesFailLikewise) {
   Simulation world(2, with_timeout(30));
   world.run(allreduce("a"));

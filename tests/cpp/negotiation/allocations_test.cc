@@ -1,0 +1,68 @@
+// What the heap sees of the steady state: this program counts its allocations.
+#include <cstdlib>
+#include <new>
+
+#include "negotiation/simulation.h"
+
+namespace {
+
+size_t allocations = 0, frees = 0;
+
+}  // namespace
+
+// Not inlined: the compiler would take the pairs of new and free for mistakes.
+[[gnu::noinline]] void* operator new(size_t size) {
+  allocations++;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  frees += memory != nullptr ? 1 : 0;
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
+
+namespace hvd {
+namespace {
+
+TEST(SteadyState, CachedAllreduceAllocatesOnlyThePlansItReturns) {
+  constexpr int32_t kSize = 4;
+  Coordinator root(kSize, {});
+  std::vector<std::unique_ptr<Negotiator>> ranks;
+  for (int32_t rank = 0; rank < kSize; rank++) ranks.push_back(std::make_unique<Negotiator>(kSize));
+  Request request = allreduce("a.name.longer.than.the.small.string.buffer");
+  Bytes message;
+  std::vector<Decision> decisions;
+  auto step = [&] {
+    for (int32_t rank = 0; rank < kSize; rank++) {
+      ranks[static_cast<size_t>(rank)]->announce(request);
+      ASSERT_TRUE(root.receive(Rank{rank}, ranks[static_cast<size_t>(rank)]->outgoing(), TimePoint{}).ok());
+      ranks[static_cast<size_t>(rank)]->clear_outgoing();
+    }
+    message.clear();
+    ASSERT_TRUE(root.decide(TimePoint{}, message));
+    for (const auto& rank : ranks) {
+      decisions.clear();
+      ASSERT_TRUE(rank->receive(message, decisions).ok());
+    }
+  };
+  for (int i = 0; i < 10; i++) step();
+  size_t before = allocations;
+  for (int i = 0; i < 100; i++) step();
+  EXPECT_EQ(allocations - before, 100u * kSize) << "one vector of tensors per rank and plan";
+}
+
+TEST(SteadyState, NamesThatComeAndGoLeaveNothingBehind) {
+  CoordinatorSettings settings;
+  settings.cache_capacity = 2;
+  Simulation world(2, settings);
+  auto run = [&](int first, int last) {
+    for (int i = first; i < last; i++) world.run(allreduce(fmt::format("a.name.that.needs.the.heap.{}", i)));
+    return allocations - frees;
+  };
+  size_t blocks = run(1000, 1100);
+  EXPECT_EQ(run(1100, 1200), blocks);
+}
+
+}  // namespace
+}  // namespace hvd

@@ -1,0 +1,128 @@
+// Writes the fuzzers' first inputs: real conversations between negotiators and a coordinator, one per file.
+//   make_corpus <folder>   fills <folder>/coordinator and <folder>/negotiator
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "fuzz/steps.h"
+#include "negotiation/coordinator.h"
+#include "negotiation/negotiator.h"
+
+namespace hvd {
+namespace {
+
+Request request_of(Kind kind, std::string name, Shape shape = {4, 2}) {
+  Request request;
+  request.kind = kind;
+  request.name = std::move(name);
+  request.shape = std::move(shape);
+  return request;
+}
+
+// Three ranks; records what the coordinator hears and what a negotiator hears.
+class Conversation {
+ public:
+  Conversation() : root_(3, {}) {
+    for (int i = 0; i < 3; i++) ranks_.emplace_back(3);
+  }
+
+  void say(uint8_t rank, const Request& request, bool waits = false) {
+    ranks_[rank].announce(request);
+    flush(rank, waits);
+  }
+  void all_say(const Request& request) {
+    for (uint8_t rank = 0; rank < 3; rank++) say(rank, request);
+  }
+  void say_shutdown(uint8_t rank) {
+    ranks_[rank].announce_shutdown("done");
+    flush(rank, false);
+  }
+
+  void write(const std::filesystem::path& folder, const std::string& name) const {
+    write_file(folder / "coordinator" / name, up_);
+    write_file(folder / "negotiator" / name, down_);
+  }
+
+ private:
+  void flush(uint8_t rank, bool waits) {
+    now_ += waits ? std::chrono::seconds(100) : std::chrono::milliseconds(1);
+    ByteView bytes = ranks_[rank].outgoing();
+    write_step(up_, {.rank = rank, .waits = waits, .message = bytes});
+    if (!root_.receive(Rank{rank}, bytes, now_).ok()) std::abort();
+    ranks_[rank].clear_outgoing();
+    Bytes message;
+    if (!root_.decide(now_, message)) return;
+    write_step(down_, {.rank = rank, .waits = waits, .message = message});
+    std::vector<Decision> decisions;
+    for (Negotiator& reader : ranks_) {
+      if (!reader.receive(message, decisions).ok()) std::abort();
+    }
+  }
+
+  static void write_file(const std::filesystem::path& path, const Bytes& bytes) {
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  }
+
+  Coordinator root_;
+  std::deque<Negotiator> ranks_;
+  TimePoint now_{};
+  Bytes up_, down_;
+};
+
+void converse(Conversation& talk, const std::string& about) {
+  Request a = request_of(Kind::allreduce, "a");
+  if (about == "cache") {
+    for (int i = 0; i < 3; i++) talk.all_say(a);
+    for (const char* name : {"b", "c", "a"}) talk.all_say(request_of(Kind::allgather, name));
+  } else if (about == "mismatch") {
+    talk.all_say(a);
+    talk.say(0, a);
+    talk.say(1, request_of(Kind::allreduce, "a", {9}));
+    talk.say(2, request_of(Kind::broadcast, "a"));
+  } else if (about == "group") {
+    for (const char* name : {"x", "y"}) {
+      Request member = request_of(Kind::allreduce, name);
+      member.group = "g";
+      member.group_size = 2;
+      talk.all_say(member);
+    }
+  } else if (about == "join") {
+    talk.say(1, request_of(Kind::join, "join", {}));
+    talk.say(0, a);
+    talk.say(2, a);
+    talk.say(0, request_of(Kind::join, "join", {}));
+    talk.say(2, request_of(Kind::join, "join", {}));
+  } else if (about == "process_set") {
+    Request add = request_of(Kind::add_process_set, "add", {});
+    add.ranks = {0, 2};
+    talk.all_say(add);
+    a.process_set = 1;
+    talk.say(0, a);
+    talk.say(2, a);
+    talk.say(0, a);
+    Request remove = request_of(Kind::remove_process_set, "remove", {});
+    remove.process_set = 1;
+    talk.all_say(remove);
+  } else if (about == "stall") {
+    talk.say(0, a);
+    talk.say(1, request_of(Kind::barrier, "barrier", {}), true);
+    talk.say_shutdown(2);
+  }
+}
+
+}  // namespace
+}  // namespace hvd
+
+int main(int count, char** arguments) {
+  if (count != 2) return 2;
+  for (const char* about : {"cache", "mismatch", "group", "join", "process_set", "stall"}) {
+    hvd::Conversation talk;
+    hvd::converse(talk, about);
+    talk.write(arguments[1], about);
+  }
+}

@@ -1,0 +1,32 @@
+// Feeds a negotiator with what a broken or hostile coordinator may send, between requests of its own.
+#include "negotiation/negotiator.h"
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "fuzz/steps.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace hvd;
+  Negotiator negotiator(3);
+  Steps steps(std::as_bytes(std::span(data, size)));
+  std::vector<Decision> decisions;
+  while (auto step = steps.next()) {
+    Request request;
+    request.name = step->waits ? "a" : "b";
+    request.device = step->rank - 1;
+    negotiator.announce(request);
+    if (!negotiator.receive(step->message, decisions).ok()) return 0;
+    for (const Decision& decision : decisions) {
+      const Plan* plan = std::get_if<Plan>(&decision);
+      if (plan == nullptr) continue;
+      if (plan->tensors.empty()) std::abort();
+      for (const AgreedRequest& tensor : plan->tensors) {
+        if (tensor == nullptr || elements_of(tensor->shape) < 0) std::abort();
+      }
+    }
+    decisions.clear();
+    negotiator.clear_outgoing();
+  }
+  return 0;
+}

@@ -143,7 +143,8 @@ HVD_EXPORT const char* hvd_last_error(void);
 /* Forms the world. Collective. Does nothing when already initialised. `set_ranks` holds `set_count` static process sets
  * one after another, set i having set_sizes[i] ranks; they get the ids 1..set_count. */
 HVD_EXPORT hvd_code hvd_init(int32_t set_count, const int32_t* set_sizes, const int32_t* set_ranks);
-/* Ends communication on all ranks; pending operations fail there with HVD_UNKNOWN. May be called again and again. */
+/* Ends communication on all ranks; pending operations fail there with HVD_UNKNOWN. May be called again and again.
+ * Handles stay valid until hvd_release or the next hvd_init, where their numbers start again. */
 HVD_EXPORT hvd_code hvd_shutdown(void);
 HVD_EXPORT int32_t hvd_is_initialized(void);
 

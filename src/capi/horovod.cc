@@ -51,9 +51,9 @@ int32_t with_engine(Body&& body) {
 }
 
 Result<SubmissionRef> find(hvd_handle handle) {
-  auto engine = Runtime::instance().engine();
-  if (!engine.ok()) return engine.status();
-  SubmissionRef submission = (*engine)->operations().find(handle);
+  auto operations = Runtime::instance().operations();
+  if (operations == nullptr) return Runtime::instance().engine().status();
+  SubmissionRef submission = operations->find(handle);
   if (submission == nullptr) return Status(Code::invalid_argument, "there is no handle " + std::to_string(handle));
   return submission;
 }
@@ -263,10 +263,12 @@ int32_t hvd_poll(hvd_handle handle) {
 
 hvd_code hvd_wait(hvd_handle handle, double seconds) {
   return guarded([&]() -> Status {
+    auto found = find(handle);
+    if (!found.ok()) return found.status();
+    const SubmissionRef& submission = *found;
+    if (submission->done.load(std::memory_order_acquire)) return submission->status;
     auto engine = Runtime::instance().engine();
     if (!engine.ok()) return engine.status();
-    SubmissionRef submission = (*engine)->operations().find(handle);
-    if (submission == nullptr) return {Code::invalid_argument, "there is no handle " + std::to_string(handle)};
     TimePoint until = seconds < 0 ? kNever : Clock::now() + hvd::seconds(seconds);
     if ((*engine)->wait(submission, until)) return submission->status;
     return {Code::timed_out, "the operation goes on"};
@@ -323,8 +325,7 @@ int32_t hvd_result_value(hvd_handle handle) {
 }
 
 void hvd_release(hvd_handle handle) {
-  auto engine = Runtime::instance().engine();
-  if (engine.ok()) (*engine)->operations().release(handle);
+  if (auto operations = Runtime::instance().operations()) operations->release(handle);
 }
 
 hvd_code hvd_start_timeline(const char* path, int32_t mark_cycles) {

@@ -106,7 +106,7 @@ Status Engine::open(HostGroup group) {
   auto transport = Transport::create(std::move(group), transport_settings(world_, config_));
   if (!transport.ok()) return transport.status();
   transport_ = std::move(*transport);
-  auto executor = Executor::create(world_, config_, *transport_, operations_,
+  auto executor = Executor::create(world_, config_, *transport_, *operations_,
                                    [this](const SubmissionRef& submission) { on_done(submission); });
   if (!executor.ok()) {
     transport_->abort(executor.status());
@@ -228,7 +228,7 @@ Result<SubmissionRef> Engine::submit(std::vector<Operation> operations, std::fun
     }
     if (Status status = check(operation); !status.ok()) return status;
   }
-  if (Status status = operations_.add(submission); !status.ok()) return status;
+  if (Status status = operations_->add(submission); !status.ok()) return status;
   {
     std::lock_guard lock(inbox_mutex_);
     inbox_.push_back(submission);
@@ -470,8 +470,8 @@ void Engine::end(Status status) {
   if (ended_) return;
   ended_ = true;
   if (status.code() == Code::peer_lost) log_warning("{}", status.message());
-  operations_.close(status);  // before finish_all: what was added before it is ended there
-  for (const SubmissionRef& submission : operations_.finish_all(status)) on_done(submission);
+  operations_->close(status);  // before finish_all: what was added before it is ended there
+  for (const SubmissionRef& submission : operations_->finish_all(status)) on_done(submission);
   on_done(ending_);
 }
 

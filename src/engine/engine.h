@@ -47,7 +47,7 @@ class Engine {
 
   const World& world() const { return world_; }
   bool is_homogeneous() const { return true; }
-  OperationTable& operations() { return operations_; }
+  const std::shared_ptr<OperationTable>& operations() const { return operations_; }  // outlives the engine
   const Executor& executor() const { return *executor_; }
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
@@ -82,7 +82,7 @@ class Engine {
   const Config config_;
   const bool crowded_;
   std::unique_ptr<Transport> transport_;
-  OperationTable operations_;
+  const std::shared_ptr<OperationTable> operations_ = std::make_shared<OperationTable>();
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Recorder> recorder_;
 

@@ -42,7 +42,7 @@ Status run_alone(Engine& engine, Request request, int32_t& result) {
   if (!submission.ok()) return submission.status();
   engine.wait(*submission, kNever);
   result = (*submission)->operations[0].result;
-  engine.operations().release((*submission)->handle);
+  engine.operations()->release((*submission)->handle);
   return (*submission)->status;
 }
 
@@ -71,6 +71,8 @@ void Runtime::leave_child() {
   new (&life_mutex_) std::mutex();
   new std::shared_ptr<Engine>(std::move(engine_));  // leaked: its threads do not exist here
   engine_ = nullptr;
+  new std::shared_ptr<OperationTable>(std::move(operations_));
+  operations_ = nullptr;
   forked_ = true;
 }
 
@@ -78,6 +80,11 @@ Result<std::shared_ptr<Engine>> Runtime::engine() const {
   std::shared_lock lock(mutex_);
   if (engine_ == nullptr) return forked_ ? forked_away() : not_initialized();
   return engine_;
+}
+
+std::shared_ptr<OperationTable> Runtime::operations() const {
+  std::shared_lock lock(mutex_);
+  return operations_;
 }
 
 bool Runtime::is_initialized() const {
@@ -114,6 +121,7 @@ Status Runtime::init(const std::vector<std::vector<int32_t>>& sets) {
   {
     std::unique_lock lock(mutex_);
     engine_ = *engine;
+    operations_ = engine_->operations();
     descriptors_ = engine_->descriptors();
   }
   return add_static_sets(**engine, sets);

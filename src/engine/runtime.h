@@ -20,6 +20,8 @@ class Runtime {
   // The engine, or why there is none. The engine stays valid while the caller holds it.
   Result<std::shared_ptr<Engine>> engine() const;
   bool is_initialized() const;
+  // The handles of the last engine; they stay valid after shutdown, until the next init. Null: there was none.
+  std::shared_ptr<OperationTable> operations() const;
 
   // Collective over the world; see horovod.h.
   Result<int32_t> add_process_set(std::vector<int32_t> ranks);
@@ -35,6 +37,7 @@ class Runtime {
   std::mutex life_mutex_;            // one init or shutdown at a time
   mutable std::shared_mutex mutex_;  // guards what follows
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<OperationTable> operations_;
   std::vector<int> descriptors_;     // that a forked child closes
   bool dynamic_process_sets_ = false;
   bool forked_ = false;

@@ -59,7 +59,7 @@ inline Status finish(Engine& engine, Operation operation, SubmissionRef* out = n
   auto submission = submit(engine, std::move(operation), true);
   if (!submission.ok()) return submission.status();
   EXPECT_TRUE(engine.wait(*submission, kNever));
-  engine.operations().release((*submission)->handle);
+  engine.operations()->release((*submission)->handle);
   if (out != nullptr) *out = *submission;
   return (*submission)->status;
 }

@@ -286,7 +286,7 @@ bool Engine::wait(const SubmissionRef& submission, TimePoint until) {
       driver_waits_ = false;
       lock.lock();
       driving_.store(false);
-      if (waiting_.load() > 1) turn_.notify_all();
+      if (waiting_.load() > 1 || engine_parked_) turn_.notify_all();
     } else {
       // The engine thread leaves soon when somebody waits: look a moment before sleeping.
       lock.unlock();
@@ -306,7 +306,7 @@ bool Engine::wait(const SubmissionRef& submission, TimePoint until) {
     }
     if (until != kNever && !done() && Clock::now() >= until) break;
   }
-  if (waiting_.fetch_sub(1) == 1 && engine_parked_) turn_.notify_all();
+  waiting_.fetch_sub(1);
   return done();
 }
 
@@ -318,22 +318,25 @@ void Engine::run(std::stop_token stop) {
     CPU_SET(static_cast<size_t>(config_.thread_affinity[static_cast<size_t>(world_.local_rank)]), &set);
     ::sched_setaffinity(0, sizeof set, &set);
   }
-  std::unique_lock lock(turn_mutex_);
   while (!stop.stop_requested()) {
-    lock.unlock();
     transport_->sleep(sleep_until());
     engine_sleeps_.store(false);
     wake_pending_.store(false);
-    lock.lock();
-    engine_parked_ = true;
-    turn_.wait(lock, [&] { return stop.stop_requested() || (!driving_.load() && waiting_.load() == 0); });
-    engine_parked_ = false;
-    if (stop.stop_requested()) break;
+    std::unique_lock lock(turn_mutex_);
+    if (driving_.load()) {
+      if (transport_->answer_bell_for_driver()) continue;
+      engine_parked_ = true;  // two sleepers would only take events from each other
+      turn_.wait(lock, [&] { return stop.stop_requested() || !driving_.load(); });
+      engine_parked_ = false;
+      continue;
+    }
     driving_.store(true);
     lock.unlock();
     transport_->answer_bell();
     TimePoint quiet_at = Clock::now() + kIdleSpin;
+    bool looked = false;
     drive([&] {
+      if (!std::exchange(looked, true)) return false;
       return waiting_.load(std::memory_order_relaxed) > 0 || stop.stop_requested() ||
              (!inbox_filled_.load(std::memory_order_relaxed) && !transport_->has_incoming() && Clock::now() >= quiet_at);
     }, quiet_at);

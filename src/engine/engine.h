@@ -108,10 +108,10 @@ class Engine {
 
   // Who drives.
   std::mutex turn_mutex_;
-  std::condition_variable turn_;           // the driver left, a submission is done, or the last waiter is gone
+  std::condition_variable turn_;           // the driver left, or a submission is done
   std::atomic<bool> driving_{false};       // set under turn_mutex_
   std::atomic<int32_t> waiting_{0};        // threads in wait(); changed under turn_mutex_
-  bool engine_parked_ = false;             // guarded by turn_mutex_
+  bool engine_parked_ = false;             // the driver sleeps in the engine thread's place; guarded by turn_mutex_
   std::atomic<bool> engine_sleeps_{false};
   std::atomic<int64_t> deadline_{0};       // when somebody must drive although nothing happens; of the last driver
   SubmissionRef ending_ = std::make_shared<Submission>();  // done once end() has run

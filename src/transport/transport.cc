@@ -213,6 +213,17 @@ void Transport::answer_bell() {
   check_peers();
 }
 
+// A driver that is awake looks at memory anyway, so its event can be taken. If it falls asleep at this moment, what we
+// took may have been meant to wake it: then we ring again.
+bool Transport::answer_bell_for_driver() {
+  std::atomic<Activity>& activity = block_of(rank()).activity;
+  if (activity.load(std::memory_order_seq_cst) == Activity::blocked) return false;
+  answer_bell();
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (activity.load(std::memory_order_seq_cst) == Activity::blocked) wake();
+  return true;
+}
+
 Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank) {
   TimePoint start = Clock::now();
   TimePoint now = start;

@@ -73,6 +73,8 @@ class Transport {
   void sleep(TimePoint until) const { sleeper_.wait(until); }  // engine thread, while nobody drives
   void wake();                                                 // ends a sleep or blocked wait of this process
   void answer_bell();                                          // after sleep(): takes the event, looks at the peers
+  // The same for a thread that is not the driver. False: the driver itself sleeps and the event is left to wake it.
+  bool answer_bell_for_driver();
 
   // Fails every wait of every rank from now on. The first failure wins.
   void abort(const Status& status);

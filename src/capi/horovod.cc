@@ -88,18 +88,17 @@ Result<TensorView> view_of(const hvd_tensor& tensor) {
 
 bool moves_data(Kind kind) { return kind <= Kind::reducescatter; }
 
-Result<Operation> operation_of(const hvd_request& request) {
-  if (request.struct_size < sizeof(hvd_request)) return Status(Code::invalid_argument, "hvd_request.struct_size is not set");
-  if (request.kind < 0 || request.kind > HVD_JOIN) return Status(Code::invalid_argument, "unknown kind of operation");
-  if (request.reduce_op < 0 || request.reduce_op > HVD_PRODUCT) return Status(Code::invalid_argument, "unknown reduce op");
-  Operation operation;
+Status convert(const hvd_request& request, Operation& operation) {
+  if (request.struct_size < sizeof(hvd_request)) return {Code::invalid_argument, "hvd_request.struct_size is not set"};
+  if (request.kind < 0 || request.kind > HVD_JOIN) return {Code::invalid_argument, "unknown kind of operation"};
+  if (request.reduce_op < 0 || request.reduce_op > HVD_PRODUCT) return {Code::invalid_argument, "unknown reduce op"};
   operation.request.kind = static_cast<Kind>(request.kind);
   operation.request.process_set = request.process_set;
   if (!moves_data(operation.request.kind)) {
     operation.request.name = operation.request.kind == Kind::join ? "join.noname" : "barrier.noname";
-    return operation;
+    return {};
   }
-  if (request.name == nullptr || *request.name == 0) return Status(Code::invalid_argument, "an operation needs a name");
+  if (request.name == nullptr || *request.name == 0) return {Code::invalid_argument, "an operation needs a name"};
   auto input = view_of(request.input);
   if (!input.ok()) return input.status();
   operation.input = std::move(*input);
@@ -119,9 +118,9 @@ Result<Operation> operation_of(const hvd_request& request) {
   operation.request.shape = operation.input.shape;
   if (request.splits != nullptr) operation.sent_rows.assign(request.splits, request.splits + request.splits_count);
   if (operation.request.kind == Kind::alltoall && request.splits != nullptr && request.splits_count == 0) {
-    return Status(Code::invalid_argument, "alltoall: the splits are empty; pass one per rank, or none at all");
+    return {Code::invalid_argument, "alltoall: the splits are empty; pass one per rank, or none at all"};
   }
-  return operation;
+  return {};
 }
 
 void fill(hvd_tensor* tensor, const TensorView& view) {
@@ -236,12 +235,12 @@ hvd_code hvd_submit(const hvd_request* requests, int32_t count, const hvd_submit
     auto engine = Runtime::instance().engine();
     if (!engine.ok()) return engine.status();
     if (count < 1) return {Code::invalid_argument, "a group needs at least one tensor"};
-    std::vector<Operation> operations;
-    operations.reserve(static_cast<size_t>(count));
+    std::vector<Operation> operations(static_cast<size_t>(count));
     for (int32_t i = 0; i < count; i++) {
-      auto operation = operation_of(requests[i]);
-      if (!operation.ok()) return operation.status();
-      operations.push_back(std::move(*operation));
+      if (Status status = convert(requests[i], operations[static_cast<size_t>(i)]); !status.ok()) return status;
+      if (count > 1 && !moves_data(operations[static_cast<size_t>(i)].request.kind)) {
+        return {Code::invalid_argument, "barrier and join cannot be part of a group"};
+      }
     }
     hvd_submit_options chosen{};
     if (options != nullptr) std::memcpy(&chosen, options, std::min<size_t>(options->struct_size, sizeof chosen));

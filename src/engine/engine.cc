@@ -179,33 +179,32 @@ Status Engine::check_alltoall(Operation& operation, int32_t members) const {
 Status Engine::check(Operation& operation) const {
   Request& request = operation.request;
   if (request.kind == Kind::add_process_set || request.kind == Kind::remove_process_set) return {};
-  auto members = executor_->members(request.process_set);
-  if (!members) {
+  auto [count, position] = executor_->membership(request.process_set);
+  if (count == 0) {
     return {Code::invalid_argument, fmt::format("{}: there is no process set {}", request.name, request.process_set)};
   }
-  auto self = std::lower_bound(members->begin(), members->end(), world_.rank);
-  if (self == members->end() || *self != world_.rank) {
+  if (position < 0) {
     return {Code::invalid_argument, fmt::format("{}: rank {} is not in process set {}", request.name, world_.rank,
                                                 request.process_set)};
   }
-  int32_t count = static_cast<int32_t>(members->size());
+  if (joined_.load() && request.process_set == kWorldSet) {
+    return {Code::invalid_argument, fmt::format("{}: this rank has joined; wait for join to return first", request.name)};
+  }
   switch (request.kind) {
     case Kind::broadcast:
-      if (!std::binary_search(members->begin(), members->end(), request.root_rank)) {
+      if (!executor_->contains(request.process_set, request.root_rank)) {
         return {Code::invalid_argument, fmt::format("{}: root rank {} is not in process set {}", request.name,
                                                     request.root_rank, request.process_set)};
       }
       break;
     case Kind::alltoall: return check_alltoall(operation, count);
-    case Kind::reducescatter: {
+    case Kind::reducescatter:
       if (request.shape.empty()) {
         return {Code::invalid_argument, fmt::format("{}: reducescatter needs at least one dimension", request.name)};
       }
-      int64_t position = self - members->begin();
       operation.output.shape = request.shape;
       operation.output.shape[0] = request.shape[0] / count + (position < request.shape[0] % count ? 1 : 0);
       break;
-    }
     case Kind::allreduce:
     case Kind::allgather:
     case Kind::barrier:
@@ -229,6 +228,7 @@ Result<SubmissionRef> Engine::submit(std::vector<Operation> operations, std::fun
     if (Status status = check(operation); !status.ok()) return status;
   }
   if (Status status = operations_->add(submission); !status.ok()) return status;
+  if (submission->operations.front().request.kind == Kind::join) joined_.store(true);
   {
     std::lock_guard lock(inbox_mutex_);
     inbox_.push_back(submission);
@@ -479,6 +479,7 @@ void Engine::end(Status status) {
 }
 
 void Engine::on_done(const SubmissionRef& submission) {
+  if (!submission->operations.empty() && submission->operations.front().request.kind == Kind::join) joined_.store(false);
   submission->done.store(true, std::memory_order_seq_cst);
   if (submission->on_done) submission->on_done(*submission);
   // Wake the waiters that sleep; the driver sees it by itself, unless a backend's thread finished the submission.

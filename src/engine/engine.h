@@ -105,6 +105,7 @@ class Engine {
   std::atomic<bool> inbox_filled_{false};
   std::atomic<bool> wake_pending_{false};  // the engine thread was woken and has not looked yet
   std::atomic<bool> shutdown_wanted_{false};
+  std::atomic<bool> joined_{false};        // between the submission of a join and its end
 
   // Who drives.
   std::mutex turn_mutex_;

@@ -59,6 +59,19 @@ std::optional<std::vector<int32_t>> Executor::members(int32_t process_set) const
   return *ranks;
 }
 
+Executor::Membership Executor::membership(int32_t process_set) const {
+  std::lock_guard lock(mutex_);
+  const std::vector<int32_t>* ranks = process_sets_.ranks(process_set);
+  if (ranks == nullptr) return {};
+  return {.size = static_cast<int32_t>(ranks->size()),
+          .position = process_sets_.position(process_set, Rank{world_.rank}).value_or(-1)};
+}
+
+bool Executor::contains(int32_t process_set, int32_t rank) const {
+  std::lock_guard lock(mutex_);
+  return process_sets_.contains(process_set, Rank{rank});
+}
+
 std::vector<int32_t> Executor::process_set_ids() const {
   std::lock_guard lock(mutex_);
   return process_sets_.ids();
@@ -66,10 +79,12 @@ std::vector<int32_t> Executor::process_set_ids() const {
 
 void Executor::set_timeline(std::shared_ptr<Timeline> timeline) {
   std::lock_guard lock(mutex_);
+  has_timeline_.store(timeline != nullptr, std::memory_order_relaxed);
   timeline_.swap(timeline);
 }
 
 std::shared_ptr<Timeline> Executor::timeline() const {
+  if (!has_timeline_.load(std::memory_order_relaxed)) return nullptr;
   std::lock_guard lock(mutex_);
   return timeline_;
 }

@@ -3,6 +3,7 @@
 // Thread rule: the thread that drives, except the look-ups marked so.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -41,6 +42,12 @@ class Executor {
   std::shared_ptr<Timeline> timeline() const;             // any thread
 
   // Any thread.
+  struct Membership {
+    int32_t size = 0;      // 0: there is no such set
+    int32_t position = -1; // -1: this rank is not in it
+  };
+  Membership membership(int32_t process_set) const;
+  bool contains(int32_t process_set, int32_t rank) const;
   std::optional<std::vector<int32_t>> members(int32_t process_set) const;
   std::vector<int32_t> process_set_ids() const;
 
@@ -83,6 +90,7 @@ class Executor {
   std::condition_variable drained_;
   ProcessSets process_sets_;
   std::shared_ptr<Timeline> timeline_;
+  std::atomic<bool> has_timeline_{false};  // so that the usual case needs no lock
   std::vector<std::unique_ptr<Execution>> spare_;
   int32_t under_way_ = 0;
 };

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "model/operation.h"
 
@@ -17,7 +16,6 @@ struct Submission {
   int64_t handle = 0;
   std::vector<Operation> operations;  // the driving thread's until done, then the caller's
   std::function<void(const Submission&)> on_done;
-  TimePoint since{};
 
   Status status;                     // written before `done`
   int32_t unfinished = 0;            // guarded by the mutex of the OperationTable

@@ -59,6 +59,7 @@ def child_is_refused() -> bool:
 def test_the_timeline_can_be_started_and_stopped(tmp_path: Path) -> None:
     first, second = (hvd.broadcast_object(str(tmp_path / name), 0) for name in ("first.json", "second.json"))
     hvd.start_timeline(first, mark_cycles=True)
+    hvd.barrier()  # rank 0 records; the others' requests shall not come before it does
     hvd.allreduce(np.ones(10), name="timeline.a")
     hvd.barrier()
     hvd.start_timeline(second)

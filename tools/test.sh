@@ -26,7 +26,7 @@ quietly() {  # log file, command: shows the end of the output, or all of it when
 cpp() {  # preset, arguments of ctest
   local build=build/$1
   [ -f "$build/build.ninja" ] || cmake --preset "$1" >/dev/null
-  quietly "$build/build.log" cmake --build "$build" -j "$jobs"
+  quietly "$build/build.log" cmake --build "$build" -j "$jobs" --target all_tests
   quietly "$build/ctest.log" ctest --preset "$1" -j "$jobs" --repeat "until-fail:$repeat" --no-tests=error "${@:2}"
 }
 

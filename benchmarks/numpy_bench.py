@@ -51,8 +51,9 @@ def calibrate(team: Team, operation: Operation, seconds: float) -> int:
 
 def prepare(kind: str, size: int, team: Team) -> tuple[Any, Operation, Any]:
     """The input, an operation on it that returns its result, and the result to expect."""
-    import horovod.numpy as hvd
     import numpy as np
+
+    import horovod.numpy as hvd
 
     count, ranks = size // 4, team.size
     share = count // ranks

@@ -12,10 +12,11 @@ import json
 import pathlib
 import time
 
-import horovod.numpy as hvd
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
+
+import horovod.numpy as hvd
 
 Array = NDArray[np.float32]
 Parameters = dict[str, Array]

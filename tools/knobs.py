@@ -29,10 +29,13 @@ are integers, and true above 0: text such as `true` is 0. A knob that is set is 
 
 def read_knobs(library: str | None) -> list[dict[str, str]]:
     if library is None:
-        return json.load(sys.stdin)
-    knobs_json = ctypes.CDLL(library).hvd_knobs_json
-    knobs_json.restype = ctypes.c_char_p
-    return json.loads(knobs_json())
+        text = sys.stdin.read()
+    else:
+        knobs_json = ctypes.CDLL(library).hvd_knobs_json
+        knobs_json.restype = ctypes.c_char_p
+        text = knobs_json().decode()
+    knobs: list[dict[str, str]] = json.loads(text)
+    return knobs
 
 
 def markdown(knobs: list[dict[str, str]]) -> str:

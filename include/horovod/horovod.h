@@ -10,7 +10,8 @@
  *  - Structs start with `struct_size`, set by the caller to its sizeof. Fields are only ever added at the end; a field
  *    beyond the caller's struct_size takes the default its comment states. Reserved fields are zero.
  *  - Enumerators keep their numbers. Functions keep their signatures; new ones are added.
- *  - hvd_abi_version() is HVD_ABI_VERSION of the library: same major half = compatible, the minor half counts additions.
+ *  - hvd_abi_version() is HVD_ABI_VERSION of the library: same major half = compatible, the minor half counts
+ * additions.
  *
  * Threads. Every function may be called from any thread, except that hvd_init and hvd_shutdown exclude each other.
  * A thread that blocks in hvd_wait drives the communication itself; otherwise a background thread does.
@@ -105,7 +106,8 @@ typedef void* (*hvd_allocate)(void* context, int32_t index, int32_t dtype, int32
  * and call hvd_release. Not called if hvd_submit fails. */
 typedef void (*hvd_done)(void* context, hvd_handle handle, hvd_code code);
 
-/* One tensor's request. A group (several requests submitted together) becomes ready as a whole and shares one handle. */
+/* One tensor's request. A group (several requests submitted together) becomes ready as a whole and shares one handle.
+ */
 typedef struct hvd_request {
   uint32_t struct_size;
   int32_t kind;        /* hvd_kind */
@@ -126,10 +128,11 @@ typedef struct hvd_request {
 
 typedef struct hvd_submit_options {
   uint32_t struct_size;
-  uint32_t wait_follows;   /* 1: the caller will hvd_wait at once, so the background thread need not be woken. Default 0 */
-  hvd_allocate allocate;   /* default NULL: the engine allocates */
+  uint32_t
+      wait_follows; /* 1: the caller will hvd_wait at once, so the background thread need not be woken. Default 0 */
+  hvd_allocate allocate; /* default NULL: the engine allocates */
   void* allocate_context;
-  hvd_done done;           /* default NULL */
+  hvd_done done; /* default NULL */
   void* done_context;
 } hvd_submit_options;
 

@@ -13,11 +13,13 @@ Result<std::vector<std::unique_ptr<Backend>>> load_backends(const std::vector<st
   for (const std::string& path : paths) {
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
-      return Status(Code::invalid_argument, fmt::format("cannot load a backend named by HOROVOD_BACKENDS: {}", ::dlerror()));
+      return Status(Code::invalid_argument,
+                    fmt::format("cannot load a backend named by HOROVOD_BACKENDS: {}", ::dlerror()));
     }
     auto entry = reinterpret_cast<BackendEntry>(::dlsym(library, kBackendEntry));
     if (entry == nullptr) {
-      return Status(Code::invalid_argument, fmt::format("{} is no backend of this version: it lacks {}", path, kBackendEntry));
+      return Status(Code::invalid_argument,
+                    fmt::format("{} is no backend of this version: it lacks {}", path, kBackendEntry));
     }
     std::unique_ptr<Backend> backend(entry(context));
     if (backend == nullptr) {

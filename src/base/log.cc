@@ -23,8 +23,8 @@ std::string now_text() {
   ::gettimeofday(&now, nullptr);
   tm local{};
   ::localtime_r(&now.tv_sec, &local);
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06}: ", local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
-                     local.tm_hour, local.tm_min, local.tm_sec, now.tv_usec);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06}: ", local.tm_year + 1900, local.tm_mon + 1,
+                     local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec, now.tv_usec);
 }
 
 }  // namespace

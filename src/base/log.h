@@ -34,15 +34,24 @@ struct LogFormat {
 
 template <class... Args>
 void log(LogLevel level, const LogFormat& format, const Args&... args) {
-  if (log_enabled(level)) write_log(level, format.file, format.line, fmt::vformat(format.format, fmt::make_format_args(args...)));
+  if (log_enabled(level))
+    write_log(level, format.file, format.line, fmt::vformat(format.format, fmt::make_format_args(args...)));
 }
 template <class... Args>
-void log_debug(const LogFormat& format, const Args&... args) { log(LogLevel::debug, format, args...); }
+void log_debug(const LogFormat& format, const Args&... args) {
+  log(LogLevel::debug, format, args...);
+}
 template <class... Args>
-void log_info(const LogFormat& format, const Args&... args) { log(LogLevel::info, format, args...); }
+void log_info(const LogFormat& format, const Args&... args) {
+  log(LogLevel::info, format, args...);
+}
 template <class... Args>
-void log_warning(const LogFormat& format, const Args&... args) { log(LogLevel::warning, format, args...); }
+void log_warning(const LogFormat& format, const Args&... args) {
+  log(LogLevel::warning, format, args...);
+}
 template <class... Args>
-void log_error(const LogFormat& format, const Args&... args) { log(LogLevel::error, format, args...); }
+void log_error(const LogFormat& format, const Args&... args) {
+  log(LogLevel::error, format, args...);
+}
 
 }  // namespace hvd

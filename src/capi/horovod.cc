@@ -67,7 +67,8 @@ Result<SubmissionRef> find_done(hvd_handle handle) {
 }
 
 Result<TensorView> view_of(const hvd_tensor& tensor) {
-  if (tensor.struct_size < sizeof(hvd_tensor)) return Status(Code::invalid_argument, "hvd_tensor.struct_size is not set");
+  if (tensor.struct_size < sizeof(hvd_tensor))
+    return Status(Code::invalid_argument, "hvd_tensor.struct_size is not set");
   if (tensor.dtype < 0 || tensor.dtype > static_cast<int32_t>(kLastDType)) {
     return Status(Code::invalid_argument, "unknown dtype " + std::to_string(tensor.dtype));
   }
@@ -153,7 +154,8 @@ std::function<void(const Submission&)> callback_of(const hvd_submit_options& opt
 }
 
 int32_t copy_out(const std::vector<int32_t>& values, int32_t* out, int32_t capacity) {
-  for (int32_t i = 0; i < capacity && i < static_cast<int32_t>(values.size()); i++) out[i] = values[static_cast<size_t>(i)];
+  for (int32_t i = 0; i < capacity && i < static_cast<int32_t>(values.size()); i++)
+    out[i] = values[static_cast<size_t>(i)];
   return static_cast<int32_t>(values.size());
 }
 
@@ -185,13 +187,27 @@ hvd_code hvd_shutdown(void) {
 
 int32_t hvd_is_initialized(void) { return Runtime::instance().is_initialized() ? 1 : 0; }
 
-int32_t hvd_rank(void) { return with_engine([](Engine& engine) { return engine.world().rank; }); }
-int32_t hvd_size(void) { return with_engine([](Engine& engine) { return engine.world().size; }); }
-int32_t hvd_local_rank(void) { return with_engine([](Engine& engine) { return engine.world().local_rank; }); }
-int32_t hvd_local_size(void) { return with_engine([](Engine& engine) { return engine.world().local_size; }); }
-int32_t hvd_cross_rank(void) { return with_engine([](Engine& engine) { return engine.world().cross_rank; }); }
-int32_t hvd_cross_size(void) { return with_engine([](Engine& engine) { return engine.world().cross_size; }); }
-int32_t hvd_is_homogeneous(void) { return with_engine([](Engine& engine) { return engine.is_homogeneous() ? 1 : 0; }); }
+int32_t hvd_rank(void) {
+  return with_engine([](Engine& engine) { return engine.world().rank; });
+}
+int32_t hvd_size(void) {
+  return with_engine([](Engine& engine) { return engine.world().size; });
+}
+int32_t hvd_local_rank(void) {
+  return with_engine([](Engine& engine) { return engine.world().local_rank; });
+}
+int32_t hvd_local_size(void) {
+  return with_engine([](Engine& engine) { return engine.world().local_size; });
+}
+int32_t hvd_cross_rank(void) {
+  return with_engine([](Engine& engine) { return engine.world().cross_rank; });
+}
+int32_t hvd_cross_size(void) {
+  return with_engine([](Engine& engine) { return engine.world().cross_size; });
+}
+int32_t hvd_is_homogeneous(void) {
+  return with_engine([](Engine& engine) { return engine.is_homogeneous() ? 1 : 0; });
+}
 
 int32_t hvd_add_process_set(const int32_t* ranks, int32_t count) {
   return guarded_value([&] { return Runtime::instance().add_process_set({ranks, ranks + count}); });
@@ -279,7 +295,8 @@ hvd_code hvd_result(hvd_handle handle, int32_t index, hvd_tensor* output) {
     auto submission = find_done(handle);
     if (!submission.ok()) return submission.status();
     std::vector<Operation>& operations = (*submission)->operations;
-    if (index < 0 || index >= static_cast<int32_t>(operations.size())) return {Code::invalid_argument, "no such tensor"};
+    if (index < 0 || index >= static_cast<int32_t>(operations.size()))
+      return {Code::invalid_argument, "no such tensor"};
     fill(output, operations[static_cast<size_t>(index)].output);
     return {};
   });

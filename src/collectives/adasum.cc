@@ -96,7 +96,8 @@ Status HostCollectives::adasum(const std::byte* in, std::byte* out, size_t count
       if (Status status = channel_.await_in(p, first + k); !status.ok()) return status;
       sources_[static_cast<size_t>(p)] = channel_.in(p, first + k) + part.begin;
     }
-    weighted_sum(dtype, channel_.out(self(), first + k) + part.begin, sources_, weights, (part.end - part.begin) / width);
+    weighted_sum(dtype, channel_.out(self(), first + k) + part.begin, sources_, weights,
+                 (part.end - part.begin) / width);
     channel_.post_out(first + k);
     for (int32_t p = 0; p < size(); p++) {
       Range theirs = part_of(length, p);

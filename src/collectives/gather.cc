@@ -93,9 +93,8 @@ Status HostCollectives::broadcast(int32_t root, const Segments& data) {
 
 Status HostCollectives::alltoall(std::span<const Segments> sent, std::span<const Segments> received, size_t largest) {
   size_t own = static_cast<size_t>(self()), ranks = sent.size();
-  sent[own].visit(0, sent[own].bytes(), [&](const std::byte* data, size_t bytes, size_t at) {
-    received[own].write(at, at + bytes, data);
-  });
+  sent[own].visit(0, sent[own].bytes(),
+                  [&](const std::byte* data, size_t bytes, size_t at) { received[own].write(at, at + bytes, data); });
   size_t stride = round_up(largest, kLine);
   if (fits_one_shot(stride * ranks)) {
     channel_.begin_step(stride * ranks);

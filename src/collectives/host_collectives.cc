@@ -129,7 +129,8 @@ Status HostCollectives::allreduce_chunked(const Segments& in, const Segments& ou
       if (Status status = channel_.await_in(p, first + k); !status.ok()) return status;
       sources_[static_cast<size_t>(p)] = channel_.in(p, first + k) + part.begin;
     }
-    combine(in, out, k * chunk + part.begin, k * chunk + part.end, reduction, channel_.out(self(), first + k) + part.begin);
+    combine(in, out, k * chunk + part.begin, k * chunk + part.end, reduction,
+            channel_.out(self(), first + k) + part.begin);
     channel_.post_out(first + k);
     return {};
   };
@@ -155,7 +156,8 @@ Status HostCollectives::allreduce_chunked(const Segments& in, const Segments& ou
 
 // ---- reducescatter ----
 
-Status HostCollectives::reducescatter(std::span<const Segments> parts, const Segments& out, const Reduction& reduction) {
+Status HostCollectives::reducescatter(std::span<const Segments> parts, const Segments& out,
+                                      const Reduction& reduction) {
   size_t largest = 0;
   for (const Segments& part : parts) largest = std::max(largest, round_up(part.bytes(), kLine));
   if (fits_one_shot(largest * parts.size())) return reducescatter_one_shot(parts, out, reduction, largest);

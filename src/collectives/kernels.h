@@ -2,9 +2,8 @@
 // Sources and destinations need only element alignment; a destination may be the same address as one source, never
 // overlap it otherwise. float16 and bfloat16 are accumulated in float32 and rounded once, to nearest even.
 // Results depend on the order of the sources only: the same bits on every CPU kind, length and alignment (but which NaN
-// arithmetic yields is left to the CPU). min and max of anything and a NaN are the first NaN. Integers wrap; scaled ones
-// that leave their range become its nearest end.
-// Thread rule: pure functions.
+// arithmetic yields is left to the CPU). min and max of anything and a NaN are the first NaN. Integers wrap; scaled
+// ones that leave their range become its nearest end. Thread rule: pure functions.
 #pragma once
 
 #include <cstddef>

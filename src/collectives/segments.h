@@ -44,7 +44,8 @@ class Segments {
     }
   }
   void read(size_t begin, size_t end, std::byte* destination, Store store = Store::cached) const {
-    visit(begin, end, [&](const std::byte* data, size_t bytes, size_t at) { hvd::copy(destination + at, data, bytes, store); });
+    visit(begin, end,
+          [&](const std::byte* data, size_t bytes, size_t at) { hvd::copy(destination + at, data, bytes, store); });
   }
   void write(size_t begin, size_t end, const std::byte* source) const {
     visit(begin, end, [&](std::byte* data, size_t bytes, size_t at) { hvd::copy(data, source + at, bytes); });

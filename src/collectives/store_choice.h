@@ -32,7 +32,7 @@ class StoreChoice {
 
  private:
   static constexpr Duration kExploreEvery = std::chrono::milliseconds(20);
-  static constexpr double kInterrupted = 2.0;    // ns per byte: no memory is that slow, the thread was preempted
+  static constexpr double kInterrupted = 2.0;  // ns per byte: no memory is that slow, the thread was preempted
   static constexpr double kWorthSwitching = 1.3;
 
   Store best_ = Store::cached;

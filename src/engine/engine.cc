@@ -12,7 +12,8 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kIdleSpin = std::chrono::microseconds(30);  // the engine thread looks a little longer before it sleeps
+constexpr Duration kIdleSpin =
+    std::chrono::microseconds(30);  // the engine thread looks a little longer before it sleeps
 constexpr Duration kBackSoon = std::chrono::milliseconds(1);
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
 constexpr int kTurnSpins = 2000;
@@ -154,14 +155,15 @@ Status Engine::check_alltoall(Operation& operation, int32_t members) const {
   if (operation.sent_rows.empty()) {
     if (rows % members != 0) {
       return {Code::invalid_argument,
-              fmt::format("alltoall {}: {} rows cannot be split evenly over {} ranks; pass splits", request.name, rows, members)};
+              fmt::format("alltoall {}: {} rows cannot be split evenly over {} ranks; pass splits", request.name, rows,
+                          members)};
     }
     operation.sent_rows.assign(static_cast<size_t>(members), rows / members);
     return {};
   }
   if (operation.sent_rows.size() != static_cast<size_t>(members)) {
-    return {Code::invalid_argument, fmt::format("alltoall {}: {} splits for {} ranks", request.name,
-                                                operation.sent_rows.size(), members)};
+    return {Code::invalid_argument,
+            fmt::format("alltoall {}: {} splits for {} ranks", request.name, operation.sent_rows.size(), members)};
   }
   int64_t sum = 0;
   for (int64_t count : operation.sent_rows) {
@@ -184,11 +186,12 @@ Status Engine::check(Operation& operation) const {
     return {Code::invalid_argument, fmt::format("{}: there is no process set {}", request.name, request.process_set)};
   }
   if (position < 0) {
-    return {Code::invalid_argument, fmt::format("{}: rank {} is not in process set {}", request.name, world_.rank,
-                                                request.process_set)};
+    return {Code::invalid_argument,
+            fmt::format("{}: rank {} is not in process set {}", request.name, world_.rank, request.process_set)};
   }
   if (joined_.load() && request.process_set == kWorldSet) {
-    return {Code::invalid_argument, fmt::format("{}: this rank has joined; wait for join to return first", request.name)};
+    return {Code::invalid_argument,
+            fmt::format("{}: this rank has joined; wait for join to return first", request.name)};
   }
   switch (request.kind) {
     case Kind::broadcast:
@@ -263,7 +266,8 @@ void Engine::drive(Done&& done, TimePoint until) {
   bool left_over = transport_->leave(now < waited_at_ + kBackSoon);
   // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
   int64_t deadline = ticks_of(next_deadline());
-  bool is_new_deadline = deadline_.exchange(deadline) != deadline && deadline != ticks_of(kNever) && engine_sleeps_.load();
+  bool is_new_deadline =
+      deadline_.exchange(deadline) != deadline && deadline != ticks_of(kNever) && engine_sleeps_.load();
   if (left_over || inbox_filled_.load() || is_new_deadline) transport_->wake();
 }
 
@@ -300,8 +304,10 @@ bool Engine::wait(const SubmissionRef& submission, TimePoint until) {
       }
       lock.lock();
       if (driving_.load(std::memory_order_relaxed) && !done()) {
-        if (until == kNever) turn_.wait(lock);
-        else turn_.wait_until(lock, until);
+        if (until == kNever)
+          turn_.wait(lock);
+        else
+          turn_.wait_until(lock, until);
       }
     }
     if (until != kNever && !done() && Clock::now() >= until) break;
@@ -335,11 +341,14 @@ void Engine::run(std::stop_token stop) {
     transport_->answer_bell();
     TimePoint quiet_at = Clock::now() + kIdleSpin;
     bool looked = false;
-    drive([&] {
-      if (!std::exchange(looked, true)) return false;
-      return waiting_.load(std::memory_order_relaxed) > 0 || stop.stop_requested() ||
-             (!inbox_filled_.load(std::memory_order_relaxed) && !transport_->has_incoming() && Clock::now() >= quiet_at);
-    }, quiet_at);
+    drive(
+        [&] {
+          if (!std::exchange(looked, true)) return false;
+          return waiting_.load(std::memory_order_relaxed) > 0 || stop.stop_requested() ||
+                 (!inbox_filled_.load(std::memory_order_relaxed) && !transport_->has_incoming() &&
+                  Clock::now() >= quiet_at);
+        },
+        quiet_at);
     lock.lock();
     driving_.store(false);
     if (waiting_.load() > 0) turn_.notify_all();
@@ -362,7 +371,8 @@ bool Engine::progress() {
   }
   taken_.clear();
   if (shutdown_wanted_.load(std::memory_order_relaxed) && !std::exchange(shutdown_announced_, true)) {
-    negotiator_.announce_shutdown(fmt::format("{} called shutdown or exited", transport_->rank_name(transport_->rank())));
+    negotiator_.announce_shutdown(
+        fmt::format("{} called shutdown or exited", transport_->rank_name(transport_->rank())));
   }
   transport_->flush();
   if (coordinator_) {
@@ -385,8 +395,8 @@ void Engine::progress_root() {
     heard = true;
     Status status = coordinator_->receive(Rank{rank}, message, now);
     if (!status.ok()) {
-      transport_->abort({Code::unknown, fmt::format("{} sent what no rank sends: {}", transport_->rank_name(rank),
-                                                    status.message())});
+      transport_->abort({Code::unknown,
+                         fmt::format("{} sent what no rank sends: {}", transport_->rank_name(rank), status.message())});
     }
   };
   if (!negotiator_.outgoing().empty()) {
@@ -451,8 +461,10 @@ void Engine::note_step(const Plan& plan) {
   for (const AgreedRequest& request : plan.tensors) {
     bytes += bytes_of(*request);
     auto place = std::lower_bound(step_names_.begin(), step_names_.end(), request->name);
-    if (place != step_names_.end() && *place == request->name) new_step = true;
-    else step_names_.insert(place, request->name);
+    if (place != step_names_.end() && *place == request->name)
+      new_step = true;
+    else
+      step_names_.insert(place, request->name);
   }
   if (new_step) {
     step_names_.clear();
@@ -479,7 +491,8 @@ void Engine::end(Status status) {
 }
 
 void Engine::on_done(const SubmissionRef& submission) {
-  if (!submission->operations.empty() && submission->operations.front().request.kind == Kind::join) joined_.store(false);
+  if (!submission->operations.empty() && submission->operations.front().request.kind == Kind::join)
+    joined_.store(false);
   submission->done.store(true, std::memory_order_seq_cst);
   if (submission->on_done) submission->on_done(*submission);
   // Wake the waiters that sleep; the driver sees it by itself, unless a backend's thread finished the submission.

@@ -101,23 +101,23 @@ class Engine {
 
   // Hand-over from submitters.
   std::mutex inbox_mutex_;
-  std::vector<SubmissionRef> inbox_;       // guarded by inbox_mutex_
+  std::vector<SubmissionRef> inbox_;  // guarded by inbox_mutex_
   std::atomic<bool> inbox_filled_{false};
   std::atomic<bool> wake_pending_{false};  // the engine thread was woken and has not looked yet
   std::atomic<bool> shutdown_wanted_{false};
-  std::atomic<bool> joined_{false};        // between the submission of a join and its end
+  std::atomic<bool> joined_{false};  // between the submission of a join and its end
 
   // Who drives.
   std::mutex turn_mutex_;
-  std::condition_variable turn_;           // the driver left, or a submission is done
-  std::atomic<bool> driving_{false};       // set under turn_mutex_
-  std::atomic<int32_t> waiting_{0};        // threads in wait(); changed under turn_mutex_
-  bool engine_parked_ = false;             // the driver sleeps in the engine thread's place; guarded by turn_mutex_
+  std::condition_variable turn_;      // the driver left, or a submission is done
+  std::atomic<bool> driving_{false};  // set under turn_mutex_
+  std::atomic<int32_t> waiting_{0};   // threads in wait(); changed under turn_mutex_
+  bool engine_parked_ = false;        // the driver sleeps in the engine thread's place; guarded by turn_mutex_
   std::atomic<bool> engine_sleeps_{false};
-  std::atomic<int64_t> deadline_{0};       // when somebody must drive although nothing happens; of the last driver
+  std::atomic<int64_t> deadline_{0};  // when somebody must drive although nothing happens; of the last driver
   SubmissionRef ending_ = std::make_shared<Submission>();  // done once end() has run
-  bool shut_down_ = false;                 // guarded by turn_mutex_
-  std::jthread thread_;                    // last: it uses all of the above
+  bool shut_down_ = false;                                 // guarded by turn_mutex_
+  std::jthread thread_;                                    // last: it uses all of the above
 };
 
 }  // namespace hvd

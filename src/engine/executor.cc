@@ -25,11 +25,12 @@ Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Con
   std::unique_ptr<Executor> executor(new Executor(world, transport, operations, std::move(on_done)));
   Executor* self = executor.get();
   if (config.one_shot_limit) self->one_shot_limit_ = static_cast<size_t>(*config.one_shot_limit);
-  if (Status status = self->open_process_set(kWorldSet, *self->process_sets_.ranks(kWorldSet)); !status.ok()) return status;
-  BackendContext context{
-      .world = world,
-      .members = [self](int32_t set) { return self->members(set).value_or(std::vector<int32_t>()); },
-      .exchange = [self](int32_t set, ByteView mine, std::byte* all) { return self->collectives_of(set).allgather(mine, all); }};
+  if (Status status = self->open_process_set(kWorldSet, *self->process_sets_.ranks(kWorldSet)); !status.ok())
+    return status;
+  BackendContext context{.world = world,
+                         .members = [self](int32_t set) { return self->members(set).value_or(std::vector<int32_t>()); },
+                         .exchange = [self](int32_t set, ByteView mine,
+                                            std::byte* all) { return self->collectives_of(set).allgather(mine, all); }};
   auto loaded = load_backends(config.backends, context);
   if (!loaded.ok()) return loaded.status();
   self->backends_ = std::move(*loaded);
@@ -229,8 +230,10 @@ Status Executor::exchange_rows(Execution& execution) {
   bool gather = execution.plan.first().kind == Kind::allgather;
   std::vector<int64_t> mine;
   for (Operation* operation : execution.operations) {
-    if (gather) mine.push_back(operation->input.shape[0]);
-    else mine.insert(mine.end(), operation->sent_rows.begin(), operation->sent_rows.end());
+    if (gather)
+      mine.push_back(operation->input.shape[0]);
+    else
+      mine.insert(mine.end(), operation->sent_rows.begin(), operation->sent_rows.end());
   }
   std::vector<int64_t> all(mine.size() * ranks);
   Status status = collectives.allgather(std::as_bytes(std::span(mine)), reinterpret_cast<std::byte*>(all.data()));
@@ -261,8 +264,8 @@ Status Executor::allocate(Operation& operation) {
   }
   void* memory = nullptr;
   if (::posix_memalign(&memory, kLine, operation.output.bytes()) != 0) {
-    return {Code::unknown,
-            fmt::format("cannot allocate {} bytes for the output of {}", operation.output.bytes(), operation.request.name)};
+    return {Code::unknown, fmt::format("cannot allocate {} bytes for the output of {}", operation.output.bytes(),
+                                       operation.request.name)};
   }
   operation.owned_output.reset(static_cast<std::byte*>(memory));
   operation.output.data = operation.owned_output.get();
@@ -286,8 +289,8 @@ void Executor::start(std::unique_ptr<Execution> execution) {
   Backend* backend = backend_for(running->plan);
   if (backend == nullptr) {
     const Request& request = running->plan.first();
-    done({Code::unknown, fmt::format("no backend can execute {} of {} on device {}", name_of(request.kind), request.name,
-                                     request.device)});
+    done({Code::unknown, fmt::format("no backend can execute {} of {} on device {}", name_of(request.kind),
+                                     request.name, request.device)});
     return;
   }
   if (running->timeline) {

@@ -43,8 +43,8 @@ class Executor {
 
   // Any thread.
   struct Membership {
-    int32_t size = 0;      // 0: there is no such set
-    int32_t position = -1; // -1: this rank is not in it
+    int32_t size = 0;       // 0: there is no such set
+    int32_t position = -1;  // -1: this rank is not in it
   };
   Membership membership(int32_t process_set) const;
   bool contains(int32_t process_set, int32_t rank) const;

@@ -10,15 +10,17 @@ Status OperationTable::add(const SubmissionRef& submission) {
   std::vector<Operation>& operations = submission->operations;
   for (size_t i = 0; i < operations.size(); i++) {
     const Request& request = operations[i].request;
-    auto [place, is_new] = in_flight_.try_emplace(Key{request.process_set, request.name}, Found{submission, &operations[i]});
+    auto [place, is_new] =
+        in_flight_.try_emplace(Key{request.process_set, request.name}, Found{submission, &operations[i]});
     if (is_new) continue;
     for (size_t j = 0; j < i; j++) {
       in_flight_.erase(in_flight_.find(KeyView{operations[j].request.process_set, operations[j].request.name}));
     }
-    return {Code::invalid_argument,
-            fmt::format("an operation with the name {} is already in flight; give each operation its own name, or wait for "
-                        "the first to finish",
-                        request.name)};
+    return {
+        Code::invalid_argument,
+        fmt::format("an operation with the name {} is already in flight; give each operation its own name, or wait for "
+                    "the first to finish",
+                    request.name)};
   }
   submission->handle = next_handle_++;
   submission->unfinished = static_cast<int32_t>(operations.size());

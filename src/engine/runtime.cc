@@ -19,7 +19,8 @@ Status not_initialized() { return {Code::not_initialized, "Horovod has not been 
 
 Status forked_away() {
   return {Code::not_initialized,
-          "this process was forked from one that had called hvd.init(); Horovod belongs to the parent. Call hvd.init() only "
+          "this process was forked from one that had called hvd.init(); Horovod belongs to the parent. Call hvd.init() "
+          "only "
           "in the processes that horovodrun starts, or start children with the spawn method"};
 }
 
@@ -179,8 +180,9 @@ Result<int32_t> Runtime::add_process_set(std::vector<int32_t> ranks) {
   auto engine = this->engine();
   if (!engine.ok()) return engine.status();
   if (!dynamic_process_sets_) {
-    return Status(Code::invalid_argument,
-                  "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
+    return Status(
+        Code::invalid_argument,
+        "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
   }
   std::sort(ranks.begin(), ranks.end());
   if (Status status = check_ranks(ranks, (*engine)->world().size); !status.ok()) return status;
@@ -195,8 +197,9 @@ Result<bool> Runtime::remove_process_set(int32_t id) {
   auto engine = this->engine();
   if (!engine.ok()) return engine.status();
   if (!dynamic_process_sets_) {
-    return Status(Code::invalid_argument,
-                  "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
+    return Status(
+        Code::invalid_argument,
+        "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
   }
   if (id == kWorldSet || !(*engine)->executor().members(id)) return false;
   int32_t result = 0;

@@ -1,5 +1,5 @@
-// The one mutable global of the library: the engine behind the C ABI, its beginning, its end, and what a fork does to it.
-// Thread rule: any thread.
+// The one mutable global of the library: the engine behind the C ABI, its beginning, its end, and what a fork does to
+// it. Thread rule: any thread.
 #pragma once
 
 #include <memory>
@@ -38,7 +38,7 @@ class Runtime {
   mutable std::shared_mutex mutex_;  // guards what follows
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<OperationTable> operations_;
-  std::vector<int> descriptors_;     // that a forked child closes
+  std::vector<int> descriptors_;  // that a forked child closes
   bool dynamic_process_sets_ = false;
   bool forked_ = false;
   uint64_t generations_ = 0;

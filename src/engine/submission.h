@@ -17,8 +17,8 @@ struct Submission {
   std::vector<Operation> operations;  // the driving thread's until done, then the caller's
   std::function<void(const Submission&)> on_done;
 
-  Status status;                     // written before `done`
-  int32_t unfinished = 0;            // guarded by the mutex of the OperationTable
+  Status status;           // written before `done`
+  int32_t unfinished = 0;  // guarded by the mutex of the OperationTable
   std::atomic<bool> done{false};
 };
 

@@ -23,7 +23,7 @@ struct TunerSettings {
   int32_t warmup_samples = 3;
   int32_t steps_per_sample = 10;
   int32_t max_samples = 20;
-  double noise = 0.8;     // alpha of the Gaussian process
+  double noise = 0.8;      // alpha of the Gaussian process
   std::string log_path{};  // CSV; empty: none
   uint64_t seed = 1;
 };

@@ -21,11 +21,12 @@ struct Config {
   std::string hostname = "localhost";
   std::string rendezvous_addr;  // empty: a world of one process
   int32_t rendezvous_port = -1;
-  std::string secret_key;       // hex; the job's key
-  double start_timeout = 30;    // seconds to form the world
+  std::string secret_key;     // hex; the job's key
+  double start_timeout = 30;  // seconds to form the world
 
   // Negotiation.
-  std::optional<int64_t> fusion_threshold;  // nullopt here and below: not set by the user, the default or the tuner rules
+  std::optional<int64_t>
+      fusion_threshold;  // nullopt here and below: not set by the user, the default or the tuner rules
   std::optional<double> cycle_time_ms;
   std::optional<int64_t> cache_capacity;
   bool disable_group_fusion = false;
@@ -38,15 +39,15 @@ struct Config {
   double collective_timeout = 0;
 
   // Shared memory.
-  int64_t shm_ring_bytes = 4 << 20;    // per rank: one-shot messages rotate through it
+  int64_t shm_ring_bytes = 4 << 20;  // per rank: one-shot messages rotate through it
   int64_t shm_chunk_bytes = 128 << 10;
-  int64_t shm_chunks = 16;             // chunks in flight
+  int64_t shm_chunks = 16;  // chunks in flight
   std::optional<int64_t> one_shot_limit;
-  double spin_us = 20;                 // before yielding; 0 when there are more ranks than cores
-  double yield_us = 1000;              // before sleeping
+  double spin_us = 20;     // before yielding; 0 when there are more ranks than cores
+  double yield_us = 1000;  // before sleeping
 
   // Observation.
-  std::string timeline;        // path, "DYNAMIC", or empty
+  std::string timeline;  // path, "DYNAMIC", or empty
   bool timeline_mark_cycles = false;
   bool timeline_all_ranks = false;
   bool autotune = false;
@@ -58,13 +59,13 @@ struct Config {
   LogSettings log;
 
   // Execution.
-  std::vector<std::string> backends;   // paths of backend libraries, tried in order before the built-in one
-  std::vector<int32_t> thread_affinity; // core of the engine thread, one per local rank
+  std::vector<std::string> backends;     // paths of backend libraries, tried in order before the built-in one
+  std::vector<int32_t> thread_affinity;  // core of the engine thread, one per local rank
 };
 
 // `lookup` gives a variable's value or nullptr; tests pass their own, everyone else uses config_from_environment().
 Result<Config> parse_config(const std::function<const char*(const char* name)>& lookup);
 Result<Config> config_from_environment();
-std::string knobs_json();      // [{"name": .., "default": .., "range": .., "text": ..}, ...]
+std::string knobs_json();  // [{"name": .., "default": .., "range": .., "text": ..}, ...]
 
 }  // namespace hvd

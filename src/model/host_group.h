@@ -11,11 +11,11 @@
 namespace hvd {
 
 struct HostGroup {
-  int32_t rank = 0, size = 1;          // among the ranks of this host; 0 is the root
-  UniqueFd memory;                     // memfd; its first pages are the control block
-  std::vector<UniqueFd> bells;         // eventfd of each rank
-  std::vector<UniqueFd> sockets;       // by rank; the root has one to every other rank, the others one to the root
-  std::vector<std::string> rank_names; // "rank 3 (hostb, pid 4711)"
+  int32_t rank = 0, size = 1;           // among the ranks of this host; 0 is the root
+  UniqueFd memory;                      // memfd; its first pages are the control block
+  std::vector<UniqueFd> bells;          // eventfd of each rank
+  std::vector<UniqueFd> sockets;        // by rank; the root has one to every other rank, the others one to the root
+  std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)"
 };
 
 }  // namespace hvd

@@ -31,7 +31,7 @@ struct Tuning {
   int64_t fusion_threshold = 128 << 20;  // bytes
   double cycle_time_ms = 0;              // linger before fusing
   bool cache_enabled = true;
-  int64_t one_shot_limit = 32 << 10;     // bytes: larger tensors go through the chunk pipeline
+  int64_t one_shot_limit = 32 << 10;  // bytes: larger tensors go through the chunk pipeline
 
   bool operator==(const Tuning&) const = default;
 };
@@ -41,7 +41,7 @@ struct StallReport {
 };
 
 struct ShutdownNotice {
-  int32_t rank = -1;   // who asked for it; -1: the stall inspector
+  int32_t rank = -1;  // who asked for it; -1: the stall inspector
   std::string reason;
 };
 

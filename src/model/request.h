@@ -55,12 +55,12 @@ struct Request {
   bool operator==(const Request&) const = default;
 };
 
-std::string_view name_of(Kind kind);         // "allreduce"
-std::string_view timeline_name(Kind kind);   // "ALLREDUCE"
-std::string_view name_of(ReduceOp op);       // "sum"
-std::string text_of(const Shape& shape);     // "[2, 3]"
-int64_t elements_of(const Shape& shape);     // product; 1 for a scalar
-int64_t row_elements_of(const Shape& shape); // product of all dimensions but the first
+std::string_view name_of(Kind kind);          // "allreduce"
+std::string_view timeline_name(Kind kind);    // "ALLREDUCE"
+std::string_view name_of(ReduceOp op);        // "sum"
+std::string text_of(const Shape& shape);      // "[2, 3]"
+int64_t elements_of(const Shape& shape);      // product; 1 for a scalar
+int64_t row_elements_of(const Shape& shape);  // product of all dimensions but the first
 size_t bytes_of(const Request& request);
 
 // May this rank's first dimension differ from the others'?

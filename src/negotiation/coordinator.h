@@ -18,12 +18,12 @@ namespace hvd {
 
 struct CoordinatorSettings {
   Tuning tuning;
-  size_t cache_capacity = 1024;      // names; 0: no cache
-  bool disable_group_fusion = false; // grouped tensors fuse only within their group
+  size_t cache_capacity = 1024;       // names; 0: no cache
+  bool disable_group_fusion = false;  // grouped tensors fuse only within their group
   bool stall_check = true;
   Duration stall_warning = std::chrono::seconds(60);
-  Duration stall_shutdown{};         // 0: never
-  Duration collective_timeout{};     // 0: none; older requests fail on all ranks, naming who is missing
+  Duration stall_shutdown{};            // 0: never
+  Duration collective_timeout{};        // 0: none; older requests fail on all ranks, naming who is missing
   std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)", for reports
 };
 
@@ -31,9 +31,9 @@ struct CoordinatorSettings {
 class NegotiationObserver {
  public:
   virtual ~NegotiationObserver() = default;
-  virtual void on_first_request(const Request& request) = 0;            // negotiation of this name starts
+  virtual void on_first_request(const Request& request) = 0;  // negotiation of this name starts
   virtual void on_rank_ready(const Request& request, Rank rank) = 0;
-  virtual void on_agreed(const Request& request) = 0;                   // complete, or failed
+  virtual void on_agreed(const Request& request) = 0;  // complete, or failed
 };
 
 class Coordinator {

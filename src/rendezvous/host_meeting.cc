@@ -40,8 +40,8 @@ Hello hello_of(const World& world) {
 }
 
 sockaddr_un address_of(const World& world, socklen_t& length) {
-  std::string name = fmt::format("horovod/{}/{}/{}/{}", ::getuid(), world.job, world.host,
-                                 static_cast<uint64_t>(world.generation));
+  std::string name =
+      fmt::format("horovod/{}/{}/{}/{}", ::getuid(), world.job, world.host, static_cast<uint64_t>(world.generation));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   size_t count = std::min(name.size(), sizeof address.sun_path - 1);
@@ -156,7 +156,8 @@ class Host {
     socklen_t length = 0;
     sockaddr_un address = address_of(world_, length);
     if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
-      return system_error("cannot open the meeting of this host's ranks", "(is another rank 0 of the same job running?)");
+      return system_error("cannot open the meeting of this host's ranks",
+                          "(is another rank 0 of the same job running?)");
     }
     if (::listen(listener_.get(), kMostRanks) != 0) return system_error("cannot listen on a Unix socket", "");
     return {};
@@ -178,9 +179,10 @@ class Host {
     hello.host[kHostBytes - 1] = 0;
     if (hello.size != world_.size || hello.rank < 1 || hello.rank >= world_.size) {
       return {Code::invalid_argument,
-              fmt::format("pid {} says it is rank {} of {}, but rank 0 (pid {}) is in a world of {}; check HOROVOD_RANK and "
-                          "HOROVOD_SIZE",
-                          hello.pid, hello.rank, hello.size, ::getpid(), world_.size)};
+              fmt::format(
+                  "pid {} says it is rank {} of {}, but rank 0 (pid {}) is in a world of {}; check HOROVOD_RANK and "
+                  "HOROVOD_SIZE",
+                  hello.pid, hello.rank, hello.size, ::getpid(), world_.size)};
     }
     size_t rank = static_cast<size_t>(hello.rank);
     if (group_.sockets[rank]) {
@@ -200,9 +202,10 @@ class Host {
     for (int32_t rank = 1; rank < world_.size; rank++) {
       if (!group_.sockets[static_cast<size_t>(rank)]) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
     }
-    return refuse_all({Code::unknown, fmt::format("the world did not form in time: of {} ranks on {}, these never came: {} "
-                                                  "(HOROVOD_START_TIMEOUT)",
-                                                  world_.size, world_.host, missing)});
+    return refuse_all(
+        {Code::unknown, fmt::format("the world did not form in time: of {} ranks on {}, these never came: {} "
+                                    "(HOROVOD_START_TIMEOUT)",
+                                    world_.size, world_.host, missing)});
   }
 
   Status refuse_all(Status status) {
@@ -219,7 +222,8 @@ class Host {
     for (const UniqueFd& bell : group_.bells) fds.push_back(bell.get());
     for (size_t rank = 1; rank < group_.sockets.size(); rank++) {
       if (!send_message(group_.sockets[rank], welcome_, fds)) {
-        return refuse_all({Code::peer_lost, fmt::format("{} is gone before the world formed", group_.rank_names[rank])});
+        return refuse_all(
+            {Code::peer_lost, fmt::format("{} is gone before the world formed", group_.rank_names[rank])});
       }
     }
     return std::move(group_);
@@ -244,7 +248,8 @@ Result<UniqueFd> connect_to_root(const World& world, TimePoint deadline) {
     UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!socket) return system_error("cannot create a Unix socket", "");
     if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
-      if (!is_same_user(socket)) return Status(Code::unknown, "the meeting of this host's ranks belongs to another user");
+      if (!is_same_user(socket))
+        return Status(Code::unknown, "the meeting of this host's ranks belongs to another user");
       return socket;
     }
     if (errno != ECONNREFUSED && errno != EINTR && errno != EAGAIN) {

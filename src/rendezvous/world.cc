@@ -7,10 +7,11 @@ namespace hvd {
 Result<World> world_from_config(const Config& config, Generation generation) {
   if (config.rendezvous_addr.empty()) {
     if (config.size == 1) return World{.host = config.hostname, .generation = generation};
-    return Status(Code::invalid_argument,
-                  fmt::format("HOROVOD_SIZE is {} but HOROVOD_GLOO_RENDEZVOUS_ADDR is not set, so the ranks cannot find "
-                              "each other; start the job with horovodrun -np {}",
-                              config.size, config.size));
+    return Status(
+        Code::invalid_argument,
+        fmt::format("HOROVOD_SIZE is {} but HOROVOD_GLOO_RENDEZVOUS_ADDR is not set, so the ranks cannot find "
+                    "each other; start the job with horovodrun -np {}",
+                    config.size, config.size));
   }
   if (config.local_size != config.size) {
     return Status(Code::invalid_argument,

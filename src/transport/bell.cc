@@ -49,8 +49,6 @@ void Sleeper::wait(TimePoint until) const {
   ::epoll_wait(epoll_.get(), &event, 1, milliseconds);  // EINTR is one more reason to look again
 }
 
-void Sleeper::forget(const UniqueFd& socket) const {
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
-}
+void Sleeper::forget(const UniqueFd& socket) const { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr); }
 
 }  // namespace hvd

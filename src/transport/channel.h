@@ -56,7 +56,7 @@ class Channel {
   void post();
   Status await(int32_t position);
   const std::byte* slot_of(int32_t position) const { return slot_address(position); }
-  Status barrier();               // an empty step
+  Status barrier();  // an empty step
 
   // ---- chunks ----
   // Numbers run on over operations: an operation of n chunks uses first_chunk() .. first_chunk() + n - 1 and ends with
@@ -80,7 +80,9 @@ class Channel {
     Flag in, out;
   };
   Status wait_flag(const std::atomic<uint64_t>& flag, uint64_t value, int32_t position);
-  std::byte* rank_memory(int32_t position) const { return memory_.data() + static_cast<size_t>(position) * rank_bytes_; }
+  std::byte* rank_memory(int32_t position) const {
+    return memory_.data() + static_cast<size_t>(position) * rank_bytes_;
+  }
   RankFlags& flags(int32_t position) const { return *reinterpret_cast<RankFlags*>(rank_memory(position)); }
   std::byte* header(int32_t position) const {
     return rank_memory(position) + sizeof(RankFlags) + (step_ % shape_.headers) * kLine;

@@ -20,9 +20,9 @@ uint64_t container_memory_left() {
     if (!(file >> value)) return UINT64_MAX;  // no such file, or "max"
     return value;
   };
-  for (auto [limit, usage] : {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-                              std::pair{"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                                        "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
+  for (auto [limit, usage] :
+       {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+        std::pair{"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
     uint64_t most = number(limit), used = number(usage);
     if (most != UINT64_MAX && used != UINT64_MAX) return most > used ? most - used : 0;
   }
@@ -30,10 +30,11 @@ uint64_t container_memory_left() {
 }
 
 Status too_large(size_t bytes, std::string_view limit) {
-  return {Code::unknown,
-          fmt::format("shared memory of {} MiB for the ranks of this host does not fit {}; raise the limit, start fewer "
-                      "processes per host, or lower HOROVOD_SHM_RING_BYTES and HOROVOD_SHM_CHUNK_BYTES",
-                      (bytes + (1 << 20) - 1) >> 20, limit)};
+  return {
+      Code::unknown,
+      fmt::format("shared memory of {} MiB for the ranks of this host does not fit {}; raise the limit, start fewer "
+                  "processes per host, or lower HOROVOD_SHM_RING_BYTES and HOROVOD_SHM_CHUNK_BYTES",
+                  (bytes + (1 << 20) - 1) >> 20, limit)};
 }
 
 // Makes the pages of a range present. Growing by fallocate never shrinks the object, so every rank may do it.

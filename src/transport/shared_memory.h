@@ -15,11 +15,11 @@
 
 namespace hvd {
 
-inline constexpr size_t kLine = 64;         // what cores exchange
-inline constexpr size_t kLinePair = 128;    // prefetchers fetch two: flags of different writers keep that distance
+inline constexpr size_t kLine = 64;       // what cores exchange
+inline constexpr size_t kLinePair = 128;  // prefetchers fetch two: flags of different writers keep that distance
 inline constexpr size_t kMaxLocalRanks = 128;
-inline constexpr size_t kUpRingBytes = 32 << 10;    // each rank to the root
-inline constexpr size_t kDownRingBytes = 256 << 10; // the root to all
+inline constexpr size_t kUpRingBytes = 32 << 10;     // each rank to the root
+inline constexpr size_t kDownRingBytes = 256 << 10;  // the root to all
 
 enum class Activity : uint32_t {
   driving,  // a thread of the process looks at shared memory all the time: needs no bell
@@ -64,7 +64,8 @@ class Mapping {
  public:
   Mapping() = default;
   Mapping(std::byte* data, size_t size) : data_(data), size_(size) {}
-  Mapping(Mapping&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   Mapping& operator=(Mapping&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);

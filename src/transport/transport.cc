@@ -14,8 +14,8 @@ namespace {
 
 constexpr char kGoodbye = 'B';
 constexpr size_t kStagingAlignment = 2 << 20;
-constexpr Duration kRingAfter = std::chrono::microseconds(4);    // a peer that is about to look by itself needs no bell
-constexpr Duration kPatience = std::chrono::microseconds(100);   // and one that paused is given this long
+constexpr Duration kRingAfter = std::chrono::microseconds(4);   // a peer that is about to look by itself needs no bell
+constexpr Duration kPatience = std::chrono::microseconds(100);  // and one that paused is given this long
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
 
 constexpr size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
@@ -66,7 +66,8 @@ void Transport::send(ByteView message) {
 bool Transport::flush() {
   if (unsent_.empty()) return true;
   RankBlock& mine = block_of(rank());
-  std::span<std::byte> ring = is_root() ? std::span<std::byte>(control_->down_ring) : std::span<std::byte>(mine.up_ring);
+  std::span<std::byte> ring =
+      is_root() ? std::span<std::byte>(control_->down_ring) : std::span<std::byte>(mine.up_ring);
   std::atomic<uint64_t>& position = is_root() ? control_->down_written.value : mine.up_written.value;
   uint64_t written = position.load(std::memory_order_relaxed);
   // The readers' positions are looked at only when the last known ones leave no room.

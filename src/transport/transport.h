@@ -26,7 +26,7 @@ namespace hvd {
 
 struct TransportSettings {
   ChannelShape channel;
-  Duration spin = std::chrono::microseconds(20);   // zero: more ranks than cores
+  Duration spin = std::chrono::microseconds(20);  // zero: more ranks than cores
   Duration yield = std::chrono::milliseconds(1);
   Duration stall_warning = std::chrono::seconds(60);  // a wait inside a collective this long is logged; 0: never
   Duration collective_timeout{};                      // and this long fails the world; 0: never
@@ -43,11 +43,11 @@ class Transport {
   const std::string& rank_name(int32_t rank) const { return group_.rank_names[static_cast<size_t>(rank)]; }
 
   // ---- control messages: framed, in order, of any length; what does not fit yet is kept and sent later ----
-  void send(ByteView message);                         // the root: to every other rank; the others: to the root
-  bool receive_up(int32_t from, ByteView& message);    // root; the view is valid until the next call
+  void send(ByteView message);                       // the root: to every other rank; the others: to the root
+  bool receive_up(int32_t from, ByteView& message);  // root; the view is valid until the next call
   bool receive_down(ByteView& message);
-  bool has_incoming() const;                           // cheap: is there anything to receive?
-  bool flush();                                        // sends what was kept; false: some is still waiting for room
+  bool has_incoming() const;  // cheap: is there anything to receive?
+  bool flush();               // sends what was kept; false: some is still waiting for room
   bool has_unsent() const { return !unsent_.empty(); }
 
   // ---- bulk data ----
@@ -115,8 +115,8 @@ class Transport {
   Status wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank);
   Status block(Predicate ready, TimePoint until, TimePoint since, const char* what, int32_t for_rank);
   void check_peers();  // looks at the sockets; sets the failure if a peer is gone
-  // Wakes the peers that have not seen what we sent or posted. `patient`: not those that are only paused. `leaving`: we shall not
-  // look again, so one that drives is asked to.
+  // Wakes the peers that have not seen what we sent or posted. `patient`: not those that are only paused. `leaving`: we
+  // shall not look again, so one that drives is asked to.
   enum class Ringing { patient, now, leaving };
   void ring_owed(Ringing how);
   void ring_reader(int32_t peer, Ringing how);
@@ -135,20 +135,20 @@ class Transport {
   std::map<size_t, size_t> used_ranges_;  // staging ranges of the memory object: offset -> end
   uint64_t channels_opened_ = 0;          // the same on every rank: channels are opened in the order of plans
 
-  std::map<int32_t, size_t> outside_;     // offsets of the channels this rank is not in
+  std::map<int32_t, size_t> outside_;  // offsets of the channels this rank is not in
 
-  Bytes unsent_;                  // frames on their way into the ring
-  size_t unsent_sent_ = 0;        // how much of them is in it
-  uint64_t slowest_known_ = 0;    // every reader of our ring has come at least this far
+  Bytes unsent_;                // frames on their way into the ring
+  size_t unsent_sent_ = 0;      // how much of them is in it
+  uint64_t slowest_known_ = 0;  // every reader of our ring has come at least this far
   FrameReader down_frame_;
   std::vector<FrameReader> up_frames_;
   uint64_t down_read_ = 0;
   bool owed_up_ = false, owed_down_ = false;  // peers may need a bell for a message of ours
   bool owed_data_ = false;                    // or, if they are blocked, for what we posted in a channel
   std::atomic<bool> departures_expected_{false};
-  std::mutex peers_mutex_;        // check_peers() may be called by the engine thread and a driving thread
-  std::vector<bool> departed_;    // said goodbye; guarded by peers_mutex_
-  std::vector<bool> closed_;      // their socket has ended; guarded by peers_mutex_
+  std::mutex peers_mutex_;      // check_peers() may be called by the engine thread and a driving thread
+  std::vector<bool> departed_;  // said goodbye; guarded by peers_mutex_
+  std::vector<bool> closed_;    // their socket has ended; guarded by peers_mutex_
 };
 
 }  // namespace hvd

@@ -35,7 +35,8 @@ class LaterBackend : public Backend {
     size_t ranks = context_.members(plan.first().process_set).size();
     for (Operation* operation : operations) {
       Bytes& all = job.gathered.emplace_back(operation->input.bytes() * ranks);
-      Status status = context_.exchange(plan.first().process_set, {operation->input.data, operation->input.bytes()}, all.data());
+      Status status =
+          context_.exchange(plan.first().process_set, {operation->input.data, operation->input.bytes()}, all.data());
       if (!status.ok()) return job.done(std::move(status));
     }
     std::lock_guard lock(mutex_);

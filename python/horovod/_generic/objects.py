@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ctypes import addressof, c_int64, c_ubyte
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 
 from horovod._generic.collectives import Collectives
 from horovod._generic.tensors import Tensors

@@ -109,7 +109,7 @@ def env(**kwargs: str | None) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def split_list(l: Sequence[T], n: int) -> list[Sequence[T]]:
+def split_list(l: Sequence[T], n: int) -> list[Sequence[T]]:  # noqa: E741
     """Return `n` consecutive parts; the first `len(l) % n` are one longer, the last may be empty."""
     size, longer = divmod(len(l), n)
     starts = [i * size + min(i, longer) for i in range(n + 1)]

@@ -31,7 +31,7 @@ class CpuBackend : public Backend {
   std::vector<Segments>& scratch(size_t count, std::vector<Segments>& lists);
 
   std::function<HostCollectives&(int32_t process_set)> collectives_of_;
-  Segments in_, out_;                       // kept from plan to plan, so that a steady state allocates nothing
+  Segments in_, out_;  // kept from plan to plan, so that a steady state allocates nothing
   std::vector<Segments> sent_, received_;
 };
 

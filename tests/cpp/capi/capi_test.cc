@@ -13,8 +13,14 @@ extern "C" int hvd_test_header_from_c(void);
 namespace {
 
 hvd_tensor tensor_of(std::vector<float>& data, const int64_t* shape) {
-  return {.struct_size = sizeof(hvd_tensor), .dtype = HVD_FLOAT32, .device = HVD_HOST_DEVICE, .ndim = 1, .shape = shape,
-          .data = data.data(), .stream = nullptr, .ready_event = nullptr};
+  return {.struct_size = sizeof(hvd_tensor),
+          .dtype = HVD_FLOAT32,
+          .device = HVD_HOST_DEVICE,
+          .ndim = 1,
+          .shape = shape,
+          .data = data.data(),
+          .stream = nullptr,
+          .ready_event = nullptr};
 }
 
 class CApi : public testing::Test {

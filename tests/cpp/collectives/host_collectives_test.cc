@@ -15,7 +15,7 @@ namespace {
 using test::RankContext;
 using test::Where;
 
-constexpr DType kAllTypes[] = {DType::u8,  DType::i8,  DType::u16, DType::i16,     DType::i32,  DType::i64, DType::f16,
+constexpr DType kAllTypes[] = {DType::u8,  DType::i8,  DType::u16,     DType::i16,  DType::i32, DType::i64, DType::f16,
                                DType::f32, DType::f64, DType::boolean, DType::bf16, DType::c64, DType::c128};
 // Elements: empty, one, odd, inside one step, one chunk, many chunks (1 KiB each) with a ragged end.
 constexpr size_t kCounts[] = {0, 1, 3, 14, 257, 1031, 5003};
@@ -94,7 +94,9 @@ TEST_P(Collectives, AllreduceGivesEveryRankTheReduction) {
           Bytes in = tensors[static_cast<size_t>(context.rank)], out(in.size());
           Bytes expected = reduced(dtype, op, tensors, count);
           size_t width = size_of(dtype);
-          ASSERT_TRUE(context.collectives.allreduce(pieces_of(in, width), pieces_of(out, width), {.dtype = dtype, .op = op}).ok());
+          ASSERT_TRUE(
+              context.collectives.allreduce(pieces_of(in, width), pieces_of(out, width), {.dtype = dtype, .op = op})
+                  .ok());
           ASSERT_EQ(out, expected) << name_of(dtype) << " " << name_of(op) << " " << count;
           ASSERT_EQ(in, tensors[static_cast<size_t>(context.rank)]) << "the input was changed";
           ASSERT_TRUE(context.collectives.allreduce(all_of(in), all_of(in), {.dtype = dtype, .op = op}).ok());
@@ -114,7 +116,9 @@ TEST_P(Collectives, AllreduceScalesBeforeAndAfter) {
         Bytes in = tensors[static_cast<size_t>(context.rank)], out(in.size());
         for (Bytes& tensor : tensors) scale(dtype, tensor.data(), tensor.data(), count, 2.0);
         Bytes expected = reduced(dtype, ReduceOp::sum, tensors, count, 0.5);
-        ASSERT_TRUE(context.collectives.allreduce(all_of(in), all_of(out), {.dtype = dtype, .prescale = 2.0, .factor = 0.5}).ok());
+        ASSERT_TRUE(
+            context.collectives.allreduce(all_of(in), all_of(out), {.dtype = dtype, .prescale = 2.0, .factor = 0.5})
+                .ok());
         ASSERT_EQ(out, expected) << name_of(dtype) << " " << count;
       }
     }
@@ -213,7 +217,8 @@ TEST_P(Collectives, ReducescatterGivesEachRankItsPart) {
         }
         Bytes out(share(context.rank) * size_of(dtype));
         ASSERT_TRUE(context.collectives.reducescatter(parts, all_of(out), {.dtype = dtype}).ok());
-        Bytes want(expected.begin() + static_cast<ptrdiff_t>(mine_at), expected.begin() + static_cast<ptrdiff_t>(mine_at + out.size()));
+        Bytes want(expected.begin() + static_cast<ptrdiff_t>(mine_at),
+                   expected.begin() + static_cast<ptrdiff_t>(mine_at + out.size()));
         ASSERT_EQ(out, want) << name_of(dtype) << " " << rows;
       }
     }
@@ -248,8 +253,10 @@ TEST_P(Collectives, AdasumFollowsItsRuleForAnyNumberOfRanks) {
       }
       std::vector<double> mine = vectors[static_cast<size_t>(context.rank)], out(count);
       std::vector<double> expected = adasum_reference(vectors);
-      ASSERT_TRUE(context.collectives.adasum(reinterpret_cast<std::byte*>(mine.data()), reinterpret_cast<std::byte*>(out.data()),
-                                             count, DType::f64, 1.0, 1.0).ok());
+      ASSERT_TRUE(context.collectives
+                      .adasum(reinterpret_cast<std::byte*>(mine.data()), reinterpret_cast<std::byte*>(out.data()),
+                              count, DType::f64, 1.0, 1.0)
+                      .ok());
       for (size_t i = 0; i < count; i++) ASSERT_NEAR(out[i], expected[i], 1e-9 * (1 + std::abs(expected[i]))) << count;
     }
   });
@@ -265,7 +272,8 @@ TEST_P(Collectives, MixedSequencesStayInStep) {
       switch (random() % 4) {
         case 0:
           ASSERT_TRUE(context.collectives.allreduce(all_of(data), all_of(data), {.dtype = DType::i32}).ok());
-          ASSERT_EQ(data, reduced(DType::i32, ReduceOp::sum, tensors_of(DType::i32, context.size, count, round), count));
+          ASSERT_EQ(data,
+                    reduced(DType::i32, ReduceOp::sum, tensors_of(DType::i32, context.size, count, round), count));
           break;
         case 1:
           ASSERT_TRUE(context.collectives.broadcast(root, all_of(data)).ok());
@@ -274,7 +282,8 @@ TEST_P(Collectives, MixedSequencesStayInStep) {
         case 2: {
           Bytes all(data.size() * static_cast<size_t>(context.size));
           ASSERT_TRUE(context.collectives.allgather(data, all.data()).ok());
-          Bytes theirs(all.begin() + static_cast<ptrdiff_t>(data.size()) * root, all.begin() + static_cast<ptrdiff_t>(data.size()) * (root + 1));
+          Bytes theirs(all.begin() + static_cast<ptrdiff_t>(data.size()) * root,
+                       all.begin() + static_cast<ptrdiff_t>(data.size()) * (root + 1));
           ASSERT_EQ(theirs, tensor_of(DType::i32, root, count, round));
           break;
         }

@@ -32,7 +32,8 @@ TEST_P(Engines, NamesMatchInAnyOrder) {
     for (int round = 0; round < 5; round++) {
       for (int i = 0; i < kNames; i++) {
         order[static_cast<size_t>(i)] = i;
-        tensors[static_cast<size_t>(i)].data.assign(static_cast<size_t>(i * 11 + 1), static_cast<float>(engine.world().rank + 1));
+        tensors[static_cast<size_t>(i)].data.assign(static_cast<size_t>(i * 11 + 1),
+                                                    static_cast<float>(engine.world().rank + 1));
       }
       std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(engine.world().rank + 10 * round)));
       for (int i : order) {
@@ -57,12 +58,15 @@ TEST_P(Engines, OperationsFinishThoughNobodyWaits) {
     bool done = false;
     std::vector<Operation> operations;
     operations.push_back(tensor.allreduce("alone"));
-    auto submission = engine.submit(std::move(operations), [&](const Submission& it) {
-      std::lock_guard lock(mutex);
-      EXPECT_TRUE(it.status.ok());
-      done = true;
-      finished.notify_one();
-    }, false);
+    auto submission = engine.submit(
+        std::move(operations),
+        [&](const Submission& it) {
+          std::lock_guard lock(mutex);
+          EXPECT_TRUE(it.status.ok());
+          done = true;
+          finished.notify_one();
+        },
+        false);
     ASSERT_TRUE(submission.ok());
     std::unique_lock lock(mutex);
     finished.wait(lock, [&] { return done; });
@@ -159,7 +163,8 @@ TEST_P(Engines, AGroupSharesOneHandle) {
       ASSERT_TRUE(submission.ok());
       ASSERT_TRUE(engine.wait(*submission, kNever));
       ASSERT_TRUE((*submission)->status.ok()) << (*submission)->status.message();
-      for (size_t i = 1; i < tensors.size(); i++) EXPECT_EQ(tensors[i].data.back(), static_cast<float>(engine.world().size));
+      for (size_t i = 1; i < tensors.size(); i++)
+        EXPECT_EQ(tensors[i].data.back(), static_cast<float>(engine.world().size));
     }
   });
 }

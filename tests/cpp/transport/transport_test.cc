@@ -17,7 +17,8 @@ using test::Where;
 
 class TransportTest : public testing::TestWithParam<Where> {
  protected:
-  void run(int32_t ranks, const std::function<void(Transport&)>& body, TransportSettings settings = test::small_settings()) {
+  void run(int32_t ranks, const std::function<void(Transport&)>& body,
+           TransportSettings settings = test::small_settings()) {
     exits_ = test::run_groups(ranks, GetParam(), [&](HostGroup group) {
       auto transport = Transport::create(std::move(group), settings);
       ASSERT_TRUE(transport.ok()) << transport.status().message();
@@ -103,17 +104,20 @@ TEST_P(TransportTest, AWaitEndsAtItsTime) {
 TEST_P(TransportTest, ASleepingRankIsWokenByAMessage) {
   TransportSettings settings = test::small_settings();
   settings.yield = {};  // sleep at once
-  run(4, [](Transport& transport) {
-    for (int round = 0; round < 50; round++) {
-      if (transport.is_root()) {
-        for (int32_t peer = 1; peer < 4; peer++) EXPECT_EQ(receive_up(transport, peer), "a");
-        transport.send(bytes_of("b"));
-      } else {
-        transport.send(bytes_of("a"));
-        EXPECT_EQ(receive_down(transport), "b");
-      }
-    }
-  }, settings);
+  run(
+      4,
+      [](Transport& transport) {
+        for (int round = 0; round < 50; round++) {
+          if (transport.is_root()) {
+            for (int32_t peer = 1; peer < 4; peer++) EXPECT_EQ(receive_up(transport, peer), "a");
+            transport.send(bytes_of("b"));
+          } else {
+            transport.send(bytes_of("a"));
+            EXPECT_EQ(receive_down(transport), "b");
+          }
+        }
+      },
+      settings);
 }
 
 TEST_P(TransportTest, AbortEndsEveryWaitWithTheFirstReason) {
@@ -133,7 +137,8 @@ TEST_P(TransportTest, ChannelsOfDifferentSetsDoNotDisturbEachOther) {
     for (int32_t id = 0; id < 4; id++) {
       auto opened = transport.open_channel(id, sets[static_cast<size_t>(id)]);
       ASSERT_TRUE(opened.ok()) << opened.status().message();
-      bool member = std::count(sets[static_cast<size_t>(id)].begin(), sets[static_cast<size_t>(id)].end(), transport.rank()) > 0;
+      bool member =
+          std::count(sets[static_cast<size_t>(id)].begin(), sets[static_cast<size_t>(id)].end(), transport.rank()) > 0;
       EXPECT_EQ(*opened != nullptr, member);
     }
     for (int round = 0; round < 30; round++) {
@@ -176,19 +181,22 @@ TEST_P(TransportTest, AStepBringsEveryonesBytesToEveryone) {
 TEST_P(TransportTest, ACollectiveThatTakesTooLongFailsTheWorld) {
   TransportSettings settings = test::small_settings();
   settings.collective_timeout = 50ms;
-  run(2, [](Transport& transport) {
-    auto opened = transport.open_channel(0, {0, 1});
-    ASSERT_TRUE(opened.ok());
-    if (transport.rank() == 1) {
-      EXPECT_EQ(transport.wait_until([] { return false; }, kNever).code(), Code::unknown);
-      return;
-    }
-    (*opened)->describe("allreduce.a");
-    Status status = (*opened)->barrier();
-    EXPECT_EQ(status.code(), Code::unknown);
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("rank 1"));
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("allreduce.a"));
-  }, settings);
+  run(
+      2,
+      [](Transport& transport) {
+        auto opened = transport.open_channel(0, {0, 1});
+        ASSERT_TRUE(opened.ok());
+        if (transport.rank() == 1) {
+          EXPECT_EQ(transport.wait_until([] { return false; }, kNever).code(), Code::unknown);
+          return;
+        }
+        (*opened)->describe("allreduce.a");
+        Status status = (*opened)->barrier();
+        EXPECT_EQ(status.code(), Code::unknown);
+        EXPECT_THAT(std::string(status.message()), testing::HasSubstr("rank 1"));
+        EXPECT_THAT(std::string(status.message()), testing::HasSubstr("allreduce.a"));
+      },
+      settings);
 }
 
 INSTANTIATE_TEST_SUITE_P(Everywhere, TransportTest, testing::Values(Where::threads, Where::processes),

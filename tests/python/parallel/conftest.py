@@ -10,8 +10,9 @@ import faulthandler
 import os
 from collections.abc import Iterator
 
-import horovod.numpy as hvd
 import pytest
+
+import horovod.numpy as hvd
 
 TIME_LIMIT = 60
 

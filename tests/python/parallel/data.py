@@ -6,9 +6,10 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-import horovod.numpy as hvd
 import numpy as np
 from numpy.typing import NDArray
+
+import horovod.numpy as hvd
 
 Array = NDArray[Any]
 

@@ -6,10 +6,11 @@ with rank i + d when there is one, and keeps its value otherwise. So any number 
 
 from __future__ import annotations
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
 from data import Array
+
+import horovod.numpy as hvd
 
 
 def combine(a: Array, b: Array) -> Array:

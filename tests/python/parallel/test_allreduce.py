@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
 from data import (
@@ -22,6 +21,8 @@ from data import (
     reduced,
     scaled,
 )
+
+import horovod.numpy as hvd
 
 DType = np.dtype[Any]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
+
+import horovod.numpy as hvd
 
 
 def test_place_is_what_the_launcher_said() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
 from data import Array, array_of, arrays, assert_same, reduced, rows_of
+
+import horovod.numpy as hvd
 
 SHAPES = [(3,), (2, 5), (), (0, 4), (100, 7)]
 F32 = np.dtype(np.float32)

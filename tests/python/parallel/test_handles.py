@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
 from data import assert_same
+
+import horovod.numpy as hvd
 
 
 def test_a_burst_ends_without_anybody_waiting() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
 from data import ALL, COMPLEX, FLOATS, INTEGERS, NOT_SCALABLE, array_of, arrays, assert_same, reduced, rows_of, scaled
+
+import horovod.numpy as hvd
 
 DType = np.dtype[Any]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import horovod.numpy as hvd
 import numpy as np
+
+import horovod.numpy as hvd
 
 
 def test_broadcast() -> None:

@@ -7,8 +7,9 @@ import os
 import time
 from pathlib import Path
 
-import horovod.numpy as hvd
 import numpy as np
+
+import horovod.numpy as hvd
 
 
 def test_nobody_leaves_a_barrier_before_everybody_is_there() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
+
+import horovod.numpy as hvd
 
 pytestmark = pytest.mark.usefixtures("numbered_anew")
 

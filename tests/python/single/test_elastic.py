@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import pytest
+
 from horovod.common.elastic import HostUpdateResult, ObjectState, State, notification_manager, run_fn
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 

@@ -9,10 +9,11 @@ import threading
 import time
 from pathlib import Path
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
 from ranks import Ended, Ranks, failure, run_ranks, say
+
+import horovod.numpy as hvd
 
 
 def wait_in_allreduce() -> None:
@@ -99,7 +100,7 @@ def exit_with_pending_operations() -> None:
             if hvd.rank() == 0:
                 hvd.allgather_async(np.ones((10, 10)), name=f"never.{i}")
     except hvd.HorovodInternalError as error:
-        assert "shut down" in str(error)  # another rank was faster
+        assert "shut down" in str(error)  # another rank was faster  # noqa: PT017
     sys.exit(5)
 
 

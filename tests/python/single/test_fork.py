@@ -7,9 +7,10 @@ import os
 import signal
 import time
 
-import horovod.numpy as hvd
 import numpy as np
 from ranks import Ranks, failure, run_ranks, say
+
+import horovod.numpy as hvd
 
 
 def work_in_children() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from horovod._native import abi
 from ranks import ROOT
+
+from horovod._native import abi
 
 HEADER = ROOT / "include" / "horovod" / "horovod.h"
 CODE = re.sub(r"/\*.*?\*/", "", HEADER.read_text(), flags=re.DOTALL)
@@ -40,7 +41,7 @@ TYPES: dict[str, Any] = {
     "int32_t*": POINTER(c_int32),
     "int64_t*": POINTER(c_int64),
     "hvd_handle*": POINTER(abi.Handle),
-    **{name: c_int for name in ENUMS},
+    **dict.fromkeys(ENUMS, c_int),
     **STRUCTS,
     **{f"{name}*": POINTER(struct) for name, struct in STRUCTS.items()},
     **CALLBACKS,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
 from ranks import run_ranks, say
+
+import horovod.numpy as hvd
 
 
 def rounds(count: int) -> None:

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import horovod
 import pytest
+from ranks import ROOT
+
+import horovod
 from horovod._native import abi
 from horovod._native.library import Library, library, library_path
-from ranks import ROOT
 
 
 def python(source: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -75,3 +76,19 @@ def test_the_top_level_package_exports_the_version() -> None:
 def test_importing_brings_in_no_other_framework(module: str, others: str) -> None:
     result = python(f"import sys, {module}; print(sorted(set({others.split()!r}) & set(sys.modules)))")
     assert result.stdout == "[]\n", result.stderr
+
+
+def test_only_the_c_interface_is_exported_and_only_libc_is_needed() -> None:
+    listed = subprocess.run(["nm", "-D", "--defined-only", library_path()], capture_output=True, text=True, check=True)
+    names = [line.split()[-1] for line in listed.stdout.splitlines()]
+    assert "hvd_submit" in names
+    assert [name for name in names if not name.startswith("hvd_")] == []
+    needed = subprocess.run(["readelf", "-d", library_path()], capture_output=True, text=True, check=True).stdout
+    libraries = [line.split("[")[1].rstrip("]") for line in needed.splitlines() if "(NEEDED)" in line]
+    assert set(libraries) <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+def test_the_table_of_knobs_in_the_documentation_is_current() -> None:
+    command = [sys.executable, str(ROOT / "tools" / "knobs.py"), "--library", library_path()]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed == (ROOT / "docs" / "knobs.md").read_text()

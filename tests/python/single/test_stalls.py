@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
-import horovod.numpy as hvd
 import numpy as np
 from ranks import Ranks, failure, run_ranks, say
+
+import horovod.numpy as hvd
 
 
 def one_comes_late() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import time
 
-import horovod.numpy as hvd
 import numpy as np
+import pytest
 from ranks import Ranks, failure, run_ranks, say
+
+import horovod.numpy as hvd
 
 
 def init_and_say() -> None:
@@ -72,3 +74,24 @@ def different_sets() -> None:
 def test_sets_that_differ_between_ranks_are_refused() -> None:
     for each in run_ranks(2, different_sets):
         assert each.lines[0].startswith("ValueError") and each.lines[1] == "initialized: False"
+
+
+def start_within_a_small_limit() -> None:
+    import resource
+    from pathlib import Path
+
+    limit = {"file size": resource.RLIMIT_FSIZE, "address space": resource.RLIMIT_AS}[os.environ["TEST_LIMIT"]]
+    memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(
+        limit, (memory + (6 << 20), resource.RLIM_INFINITY) if limit == resource.RLIMIT_AS else (4 << 20, -1)
+    )
+    say(failure(hvd.init))
+    say(f"initialized: {hvd.is_initialized()}")
+
+
+@pytest.mark.parametrize("limit", ["file size", "address space"])
+def test_a_limit_that_is_too_small_is_named(limit: str) -> None:
+    for each in run_ranks(2, start_within_a_small_limit, env={"TEST_LIMIT": limit, "HOROVOD_START_TIMEOUT": "10"}):
+        assert each.code == 0, each.errors
+        assert "initialized: False" in each.lines
+        assert "limit" in each.lines[0] or "memory" in each.lines[0], each.lines

@@ -7,6 +7,7 @@ import sysconfig
 from unittest.mock import MagicMock
 
 import pytest
+
 from horovod.common import util
 from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
 

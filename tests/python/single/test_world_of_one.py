@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import horovod.numpy as hvd
 import numpy as np
 import pytest
+
+import horovod.numpy as hvd
 from horovod.common.basics import HorovodBasics
 
 

@@ -1,6 +1,6 @@
 #include "launcher/environment.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/random.h>
 
 #include <algorithm>
@@ -8,13 +8,15 @@
 #include <map>
 #include <string_view>
 
+#include "base/joined.h"
+
 namespace hvd {
 
 Result<std::string> random_key() {
   std::array<unsigned char, 32> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     return system_error("cannot make the job's key", "getrandom");
-  return fmt::format("{:02x}", fmt::join(bytes, ""));
+  return joined(bytes, "", "{:02x}");
 }
 
 std::vector<std::string> worker_environment(char* const* inherited, const Variables& variables, const Slot& slot,

@@ -1,6 +1,6 @@
 #include "launcher/job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -11,6 +11,8 @@
 #include <array>
 #include <filesystem>
 #include <set>
+
+#include "base/joined.h"
 
 namespace hvd {
 namespace {
@@ -223,7 +225,7 @@ std::string Job::summary() const {
   text += "\n";
   std::vector<std::string_view> lines = worker.err.tail.last_lines(kSummaryLines);
   if (lines.empty()) return text + "It wrote nothing to stderr.\n";
-  return text + fmt::format("The last lines of its stderr:\n    {}\n", fmt::join(lines, "\n    "));
+  return text + fmt::format("The last lines of its stderr:\n    {}\n", joined(lines, "\n    "));
 }
 
 // The readers of our output take the time they need, but not after the user asked us to stop.

@@ -1,6 +1,6 @@
 #include "model/config.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/joined.h"
 #include "model/plan.h"
 
 namespace hvd {
@@ -236,7 +237,7 @@ struct RangeText {
   std::string operator()(HexKey) const { return "an even number of hexadecimal digits"; }
   std::string operator()(std::vector<std::string>*) const { return "paths separated by colons"; }
   std::string operator()(std::vector<int32_t>*) const { return text_of(range) + ", separated by commas"; }
-  std::string operator()(LogLevel*) const { return fmt::format("{}", fmt::join(kLogLevels, ", ")); }
+  std::string operator()(LogLevel*) const { return joined(kLogLevels, ", "); }
 };
 
 // What a slot of a default Config holds; empty: unset.
@@ -253,8 +254,8 @@ struct DefaultText {
   std::string operator()(Negated value) const { return *value.flag ? "0" : "1"; }
   std::string operator()(std::string* value) const { return *value; }
   std::string operator()(HexKey value) const { return *value.digits; }
-  std::string operator()(std::vector<std::string>* value) const { return fmt::format("{}", fmt::join(*value, ":")); }
-  std::string operator()(std::vector<int32_t>* value) const { return fmt::format("{}", fmt::join(*value, ",")); }
+  std::string operator()(std::vector<std::string>* value) const { return joined(*value, ":"); }
+  std::string operator()(std::vector<int32_t>* value) const { return joined(*value, ","); }
   std::string operator()(LogLevel* value) const { return std::string(kLogLevels[static_cast<size_t>(*value)]); }
 };
 
@@ -304,7 +305,7 @@ Status check_together(const Config& c) {
   if (!c.thread_affinity.empty() && c.thread_affinity.size() < static_cast<size_t>(c.local_size)) {
     return {Code::invalid_argument,
             fmt::format("HOROVOD_THREAD_AFFINITY={} must name a core for each of the {} local ranks",
-                        fmt::join(c.thread_affinity, ","), c.local_size)};
+                        joined(c.thread_affinity, ","), c.local_size)};
   }
   return {};
 }

@@ -1,11 +1,11 @@
 #include "negotiation/mismatch.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>
 
+#include "base/joined.h"
 #include "negotiation/messages.h"
 #include "negotiation/signature.h"
 
@@ -50,7 +50,7 @@ constexpr Rule kRules[] = {
     {"devices", [](const Request& a, const Request& b) { return (a.device == kHost) == (b.device == kHost); },
      [](const Request& request) { return std::string(request.device == kHost ? "host" : "accelerator"); }},
     {"ranks of the process set", [](const Request& a, const Request& b) { return a.ranks == b.ranks; },
-     [](const Request& request) { return fmt::format("[{}]", fmt::join(request.ranks, ", ")); }},
+     [](const Request& request) { return fmt::format("[{}]", joined(request.ranks, ", ")); }},
     {"process sets", [](const Request& a, const Request& b) { return a.process_set == b.process_set; },
      [](const Request& request) { return fmt::format("{}", request.process_set); }},
     {"groups",
@@ -64,7 +64,7 @@ Status precondition(std::string text) { return {Code::precondition, std::move(te
 
 Status find_new_set_violation(const Request& request, const ProcessSets& sets, int32_t world_size) {
   const std::vector<int32_t>& ranks = request.ranks;
-  std::string set = fmt::format("process set [{}]", fmt::join(ranks, ", "));
+  std::string set = fmt::format("process set [{}]", joined(ranks, ", "));
   if (ranks.empty()) return precondition("a process set needs at least one rank");
   for (int32_t rank : ranks) {
     if (rank >= 0 && rank < world_size) continue;

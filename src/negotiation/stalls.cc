@@ -1,11 +1,12 @@
 #include "negotiation/stalls.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>
+#include <span>
 
+#include "base/joined.h"
 #include "negotiation/groups.h"
 
 namespace hvd {
@@ -24,7 +25,7 @@ std::string label_of(const Request& request) {
 
 std::string list_of(const std::vector<std::string>& texts) {
   size_t shown = std::min(texts.size(), kMaxNames);
-  std::string list = fmt::format("{}", fmt::join(texts.begin(), texts.begin() + static_cast<ptrdiff_t>(shown), ", "));
+  std::string list = joined(std::span(texts).first(shown), ", ");
   if (shown < texts.size()) list += fmt::format(" and {} more", texts.size() - shown);
   return list;
 }
@@ -128,7 +129,7 @@ std::string describe_stalls(std::span<const Stall> stalls, const StallScene& sce
   }
   if (together.size() > kMaxLines) lines.push_back(fmt::format("and {} more like these", together.size() - kMaxLines));
   for (std::string& line : describe_missing(stalls, scene)) lines.push_back(std::move(line));
-  return fmt::format("{}", fmt::join(lines, separator));
+  return joined(lines, separator);
 }
 
 }  // namespace hvd

@@ -141,7 +141,7 @@ TEST_P(Collectives, FloatSumsHaveTheSameBitsAsTheSumInRankOrder) {
       }
       Segments data(reinterpret_cast<std::byte*>(mine.data()), count * sizeof(float));
       ASSERT_TRUE(context.collectives.allreduce(data, data, {}).ok());
-      ASSERT_EQ(std::memcmp(mine.data(), expected.data(), count * sizeof(float)), 0) << count;
+      ASSERT_TRUE(count == 0 || std::memcmp(mine.data(), expected.data(), count * sizeof(float)) == 0) << count;
     }
   });
 }

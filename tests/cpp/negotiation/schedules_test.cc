@@ -1,12 +1,12 @@
 // Thousands of random schedules against a simple model: ranks submit the same jobs in different orders, messages are
 // delayed arbitrarily, and still every job ends exactly once on every rank, in one order for all.
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <random>
 
+#include "base/joined.h"
 #include "negotiation/fusion.h"
 #include "negotiation/signature.h"
 #include "negotiation/simulation.h"
@@ -256,7 +256,7 @@ class Schedule {
       const Plan& plan = std::get<Plan>(decision);
       expect_well_fused(plan);
       for (const AgreedRequest& tensor : plan.tensors) finish(index, plan, *tensor);
-      rank.log.push_back(fmt::format("{} {}", fmt::join(names_of(plan), ","), plan.error_text));
+      rank.log.push_back(fmt::format("{} {}", joined(names_of(plan), ","), plan.error_text));
     }
   }
 

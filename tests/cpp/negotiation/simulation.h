@@ -1,7 +1,7 @@
 // A world in one thread: a coordinator and one negotiator per rank, with time and delivery in the test's hands.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

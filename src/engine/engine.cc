@@ -8,6 +8,8 @@
 #include <cassert>
 
 #include "base/log.h"
+#include "engine/check_operation.h"
+#include "engine/settings.h"
 
 namespace hvd {
 namespace {
@@ -21,51 +23,6 @@ constexpr int kTurnSpins = 2000;
 thread_local const Engine* driving_here = nullptr;  // the engine this thread drives
 
 int64_t ticks_of(TimePoint time) { return time.time_since_epoch().count(); }
-
-int32_t available_cores() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-// More ranks than cores: a rank that spins keeps another from running.
-bool is_crowded(const World& world) { return world.local_size > available_cores(); }
-
-TransportSettings transport_settings(const World& world, const Config& config) {
-  TransportSettings settings;
-  // Many ranks share the memory that a few would have.
-  int64_t crowd = std::max(1, world.local_size / 16);
-  settings.channel = {
-      .ring = static_cast<size_t>(std::max<int64_t>(config.shm_ring_bytes / crowd / 4096 * 4096, 64 << 10)),
-      .chunk = static_cast<size_t>(config.shm_chunk_bytes),
-      .chunks = static_cast<size_t>(std::max<int64_t>(config.shm_chunks / crowd, 4))};
-  settings.spin = is_crowded(world) ? Duration{} : seconds(config.spin_us * 1e-6);
-  settings.yield = seconds(config.yield_us * 1e-6);
-  settings.stall_warning = config.stall_check ? seconds(config.stall_warning_time) : Duration{};
-  settings.collective_timeout = seconds(config.collective_timeout);
-  return settings;
-}
-
-Tuning initial_tuning(const Config& config) {
-  Tuning tuning;
-  tuning.fusion_threshold = config.fusion_threshold.value_or(tuning.fusion_threshold);
-  tuning.cycle_time_ms = config.cycle_time_ms.value_or(tuning.cycle_time_ms);
-  tuning.one_shot_limit = config.one_shot_limit.value_or(tuning.one_shot_limit);
-  return tuning;
-}
-
-CoordinatorSettings coordinator_settings(const Config& config, const HostGroup& group) {
-  CoordinatorSettings settings;
-  settings.tuning = initial_tuning(config);
-  settings.cache_capacity = static_cast<size_t>(config.cache_capacity.value_or(1024));
-  settings.disable_group_fusion = config.disable_group_fusion;
-  settings.stall_check = config.stall_check;
-  settings.stall_warning = seconds(config.stall_warning_time);
-  settings.stall_shutdown = seconds(config.stall_shutdown_time);
-  settings.collective_timeout = seconds(config.collective_timeout);
-  settings.rank_names = group.rank_names;
-  return settings;
-}
 
 Status shut_down_status(const ShutdownNotice& notice, const std::string& who) {
   return {Code::unknown, fmt::format("Horovod has been shut down by {}: {}", who, notice.reason)};
@@ -126,16 +83,7 @@ Status Engine::open(HostGroup group) {
     recorder_ = std::make_unique<Recorder>(*executor_);
     coordinator_ = std::make_unique<Coordinator>(world_.size, settings, recorder_.get());
     if (config_.autotune) {
-      auto tuner = Tuner::create({.start = settings.tuning,
-                                  .fixed_fusion_threshold = config_.fusion_threshold.has_value(),
-                                  .fixed_cycle_time = config_.cycle_time_ms.has_value(),
-                                  .fixed_cache = config_.cache_capacity.has_value(),
-                                  .fixed_one_shot_limit = config_.one_shot_limit.has_value(),
-                                  .warmup_samples = config_.autotune_warmup_samples,
-                                  .steps_per_sample = config_.autotune_steps_per_sample,
-                                  .max_samples = config_.autotune_bayes_opt_max_samples,
-                                  .noise = config_.autotune_gaussian_process_noise,
-                                  .log_path = config_.autotune_log});
+      auto tuner = Tuner::create(tuner_settings(config_, settings.tuning));
       if (!tuner.ok()) return tuner.status();
       tuner_ = std::move(*tuner);
     }
@@ -148,76 +96,6 @@ Engine::~Engine() { shutdown(); }
 
 // ---- submitting ----
 
-Status Engine::check_alltoall(Operation& operation, int32_t members) const {
-  const Request& request = operation.request;
-  if (request.shape.empty()) return {};  // the coordinator refuses scalars, on every rank alike
-  int64_t rows = request.shape[0];
-  if (operation.sent_rows.empty()) {
-    if (rows % members != 0) {
-      return {Code::invalid_argument,
-              fmt::format("alltoall {}: {} rows cannot be split evenly over {} ranks; pass splits", request.name, rows,
-                          members)};
-    }
-    operation.sent_rows.assign(static_cast<size_t>(members), rows / members);
-    return {};
-  }
-  if (operation.sent_rows.size() != static_cast<size_t>(members)) {
-    return {Code::invalid_argument,
-            fmt::format("alltoall {}: {} splits for {} ranks", request.name, operation.sent_rows.size(), members)};
-  }
-  int64_t sum = 0;
-  for (int64_t count : operation.sent_rows) {
-    if (count < 0) return {Code::invalid_argument, fmt::format("alltoall {}: a split is negative", request.name)};
-    sum += count;
-  }
-  if (sum > rows) {
-    return {Code::invalid_argument,
-            fmt::format("alltoall {}: the splits add up to {} but the tensor has {} rows", request.name, sum, rows)};
-  }
-  return {};
-}
-
-// What can be known to be wrong without asking the others; also completes what follows from the set.
-Status Engine::check(Operation& operation) const {
-  Request& request = operation.request;
-  if (request.kind == Kind::add_process_set || request.kind == Kind::remove_process_set) return {};
-  auto [count, position] = executor_->membership(request.process_set);
-  if (count == 0) {
-    return {Code::invalid_argument, fmt::format("{}: there is no process set {}", request.name, request.process_set)};
-  }
-  if (position < 0) {
-    return {Code::invalid_argument,
-            fmt::format("{}: rank {} is not in process set {}", request.name, world_.rank, request.process_set)};
-  }
-  if (joined_.load() && request.process_set == kWorldSet) {
-    return {Code::invalid_argument,
-            fmt::format("{}: this rank has joined; wait for join to return first", request.name)};
-  }
-  switch (request.kind) {
-    case Kind::broadcast:
-      if (!executor_->contains(request.process_set, request.root_rank)) {
-        return {Code::invalid_argument, fmt::format("{}: root rank {} is not in process set {}", request.name,
-                                                    request.root_rank, request.process_set)};
-      }
-      break;
-    case Kind::alltoall: return check_alltoall(operation, count);
-    case Kind::reducescatter:
-      if (request.shape.empty()) {
-        return {Code::invalid_argument, fmt::format("{}: reducescatter needs at least one dimension", request.name)};
-      }
-      operation.output.shape = request.shape;
-      operation.output.shape[0] = request.shape[0] / count + (position < request.shape[0] % count ? 1 : 0);
-      break;
-    case Kind::allreduce:
-    case Kind::allgather:
-    case Kind::barrier:
-    case Kind::join:
-    case Kind::add_process_set:
-    case Kind::remove_process_set: break;
-  }
-  return {};
-}
-
 Result<SubmissionRef> Engine::submit(std::vector<Operation> operations, std::function<void(const Submission&)> on_done,
                                      bool wait_follows) {
   auto submission = std::make_shared<Submission>();
@@ -228,7 +106,12 @@ Result<SubmissionRef> Engine::submit(std::vector<Operation> operations, std::fun
       operation.request.group = submission->operations.front().request.name;
       operation.request.group_size = static_cast<uint32_t>(submission->operations.size());
     }
-    if (Status status = check(operation); !status.ok()) return status;
+    if (Status status = check_operation(operation, world_, *executor_); !status.ok()) return status;
+    bool changes_sets = operation.request.kind > Kind::join;
+    if (joined_.load() && !changes_sets && operation.request.process_set == kWorldSet) {
+      return Status(Code::invalid_argument,
+                    fmt::format("{}: this rank has joined; wait for join to return first", operation.request.name));
+    }
   }
   if (Status status = operations_->add(submission); !status.ok()) return status;
   if (submission->operations.front().request.kind == Kind::join) joined_.store(true);

@@ -58,8 +58,6 @@ class Engine {
 
   Engine(const World& world, const Config& config);
   Status open(HostGroup group);
-  Status check(Operation& operation) const;
-  Status check_alltoall(Operation& operation, int32_t members) const;
 
   // ---- driving; see the class comment ----
   void run(std::stop_token stop);  // the engine thread

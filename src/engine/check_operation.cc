@@ -1,0 +1,75 @@
+#include "engine/check_operation.h"
+
+#include <fmt/core.h>
+
+namespace hvd {
+namespace {
+
+Status check_alltoall(Operation& operation, int32_t members) {
+  const Request& request = operation.request;
+  if (request.shape.empty()) return {};  // the coordinator refuses scalars, on every rank alike
+  int64_t rows = request.shape[0];
+  if (operation.sent_rows.empty()) {
+    if (rows % members != 0) {
+      return {Code::invalid_argument,
+              fmt::format("alltoall {}: {} rows cannot be split evenly over {} ranks; pass splits", request.name, rows,
+                          members)};
+    }
+    operation.sent_rows.assign(static_cast<size_t>(members), rows / members);
+    return {};
+  }
+  if (operation.sent_rows.size() != static_cast<size_t>(members)) {
+    return {Code::invalid_argument,
+            fmt::format("alltoall {}: {} splits for {} ranks", request.name, operation.sent_rows.size(), members)};
+  }
+  int64_t sum = 0;
+  for (int64_t count : operation.sent_rows) {
+    if (count < 0) return {Code::invalid_argument, fmt::format("alltoall {}: a split is negative", request.name)};
+    sum += count;
+  }
+  if (sum > rows) {
+    return {Code::invalid_argument,
+            fmt::format("alltoall {}: the splits add up to {} but the tensor has {} rows", request.name, sum, rows)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_operation(Operation& operation, const World& world, const Executor& executor) {
+  Request& request = operation.request;
+  if (request.kind == Kind::add_process_set || request.kind == Kind::remove_process_set) return {};
+  auto [count, position] = executor.membership(request.process_set);
+  if (count == 0) {
+    return {Code::invalid_argument, fmt::format("{}: there is no process set {}", request.name, request.process_set)};
+  }
+  if (position < 0) {
+    return {Code::invalid_argument,
+            fmt::format("{}: rank {} is not in process set {}", request.name, world.rank, request.process_set)};
+  }
+  switch (request.kind) {
+    case Kind::broadcast:
+      if (!executor.contains(request.process_set, request.root_rank)) {
+        return {Code::invalid_argument, fmt::format("{}: root rank {} is not in process set {}", request.name,
+                                                    request.root_rank, request.process_set)};
+      }
+      break;
+    case Kind::alltoall: return check_alltoall(operation, count);
+    case Kind::reducescatter:
+      if (request.shape.empty()) {
+        return {Code::invalid_argument, fmt::format("{}: reducescatter needs at least one dimension", request.name)};
+      }
+      operation.output.shape = request.shape;
+      operation.output.shape[0] = request.shape[0] / count + (position < request.shape[0] % count ? 1 : 0);
+      break;
+    case Kind::allreduce:
+    case Kind::allgather:
+    case Kind::barrier:
+    case Kind::join:
+    case Kind::add_process_set:
+    case Kind::remove_process_set: break;
+  }
+  return {};
+}
+
+}  // namespace hvd

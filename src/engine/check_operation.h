@@ -1,0 +1,15 @@
+// What can be known to be wrong with an operation without asking the other ranks. Called at submit.
+// Thread rule: any thread.
+#pragma once
+
+#include "base/status.h"
+#include "engine/executor.h"
+#include "model/operation.h"
+#include "model/world.h"
+
+namespace hvd {
+
+// Also fills in what follows from the process set: even splits, the rows of a reducescatter.
+Status check_operation(Operation& operation, const World& world, const Executor& executor);
+
+}  // namespace hvd

@@ -1,0 +1,18 @@
+// What the parts of the engine are told, from the configuration. Thread rule: pure functions.
+#pragma once
+
+#include "engine/tuner.h"
+#include "model/config.h"
+#include "model/host_group.h"
+#include "model/world.h"
+#include "negotiation/coordinator.h"
+#include "transport/transport.h"
+
+namespace hvd {
+
+bool is_crowded(const World& world);  // more ranks than cores: a rank that spins keeps another from running
+TransportSettings transport_settings(const World& world, const Config& config);
+CoordinatorSettings coordinator_settings(const Config& config, const HostGroup& group);
+TunerSettings tuner_settings(const Config& config, const Tuning& start);
+
+}  // namespace hvd

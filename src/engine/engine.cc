@@ -151,7 +151,15 @@ void Engine::drive(Done&& done, TimePoint until) {
   int64_t deadline = ticks_of(next_deadline());
   bool is_new_deadline =
       deadline_.exchange(deadline) != deadline && deadline != ticks_of(kNever) && engine_sleeps_.load();
-  if (left_over || inbox_filled_.load() || is_new_deadline) transport_->wake();
+  if (left_over || is_new_deadline) transport_->wake();
+}
+
+// With turn_mutex_ held. A submitter that saw us driving did not wake anybody, so the inbox is looked at once more.
+void Engine::stop_driving() {
+  driving_.store(false);
+  wake_pending_.store(false);  // a bell may have been answered by us instead of the engine thread
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (inbox_filled_.load(std::memory_order_relaxed)) transport_->wake();
 }
 
 TimePoint Engine::sleep_until() {
@@ -172,7 +180,7 @@ bool Engine::wait(const SubmissionRef& submission, TimePoint until) {
       drive(done, until);
       driver_waits_ = false;
       lock.lock();
-      driving_.store(false);
+      stop_driving();
       if (waiting_.load() > 1 || engine_parked_) turn_.notify_all();
     } else {
       // The engine thread leaves soon when somebody waits: look a moment before sleeping.
@@ -233,7 +241,7 @@ void Engine::run(std::stop_token stop) {
         },
         quiet_at);
     lock.lock();
-    driving_.store(false);
+    stop_driving();
     if (waiting_.load() > 0) turn_.notify_all();
   }
 }

@@ -63,6 +63,7 @@ class Engine {
   void run(std::stop_token stop);  // the engine thread
   template <class Done>
   void drive(Done&& done, TimePoint until);
+  void stop_driving();
   bool progress();  // one round; true: something happened
   void progress_root();
   void progress_member();

@@ -35,7 +35,8 @@ struct alignas(kLinePair) Flag {
 // Written by the rank it belongs to, except `attention`.
 struct RankBlock {
   alignas(kLinePair) std::atomic<Activity> activity{Activity::idle};
-  // Set by a peer that left while this rank was driving and had not read its message: look once more before leaving.
+  // Set by a peer that left or fell asleep while this rank was driving and had not read its message: look once more
+  // before leaving.
   alignas(kLinePair) std::atomic<uint32_t> attention{0};
   Flag up_written;  // bytes ever put into the up ring
   Flag down_read;   // bytes ever taken from the down ring

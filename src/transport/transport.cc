@@ -174,16 +174,19 @@ bool Transport::leave(bool pause) {
 // does the mirror image: it says that it sleeps, then looks at the message. One of the two sees the other.
 void Transport::ring_owed(Ringing how) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  // What stays unread stays owed: a reader that drives now may leave without looking.
   if (owed_up_) {
-    owed_up_ = how == Ringing::patient;
     uint64_t read = control_->up_read[rank()].value.load(std::memory_order_relaxed);
-    if (read != block_of(rank()).up_written.value.load(std::memory_order_relaxed)) ring_reader(0, how);
+    owed_up_ = read != block_of(rank()).up_written.value.load(std::memory_order_relaxed);
+    if (owed_up_) ring_reader(0, how);
   }
   if (owed_down_) {
-    owed_down_ = how == Ringing::patient;
+    owed_down_ = false;
     uint64_t written = control_->down_written.value.load(std::memory_order_relaxed);
     for (int32_t peer = 1; peer < size(); peer++) {
-      if (block_of(peer).down_read.value.load(std::memory_order_relaxed) != written) ring_reader(peer, how);
+      if (block_of(peer).down_read.value.load(std::memory_order_relaxed) == written) continue;
+      owed_down_ = true;
+      ring_reader(peer, how);
     }
   }
   if (std::exchange(owed_data_, false)) ring_blocked();
@@ -261,7 +264,7 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
   for (;;) {
     activity.store(Activity::blocked, std::memory_order_seq_cst);
     control_->blocked.fetch_add(1, std::memory_order_seq_cst);
-    ring_owed(Ringing::now);
+    ring_owed(Ringing::leaving);
     bool is_ready = ready();
     if (!is_ready && !failed()) {
       TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;

@@ -17,6 +17,7 @@ namespace {
 constexpr Duration kIdleSpin =
     std::chrono::microseconds(30);  // the engine thread looks a little longer before it sleeps
 constexpr Duration kBackSoon = std::chrono::milliseconds(1);
+constexpr Duration kLookAfterRoot = std::chrono::milliseconds(250);  // while it owes an answer
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
 constexpr int kTurnSpins = 2000;
 
@@ -140,6 +141,7 @@ void Engine::drive(Done&& done, TimePoint until) {
              (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
     };
     if (Status status = transport_->wait_until(something, next); !status.ok()) end(std::move(status));
+    watch_root();
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;
@@ -369,7 +371,33 @@ void Engine::note_step(const Plan& plan) {
 TimePoint Engine::next_deadline() const {
   if (ended_) return kNever;
   TimePoint retry = transport_->has_unsent() ? Clock::now() + std::chrono::milliseconds(1) : kNever;
-  return coordinator_ ? std::min(retry, coordinator_->next_deadline()) : retry;
+  if (coordinator_) return std::min(retry, coordinator_->next_deadline());
+  if (!transport_->is_unread()) return retry;
+  return std::min(retry, Clock::now() + kLookAfterRoot);
+}
+
+// The coordinator explains who is missing, unless it is the root that is stuck.
+void Engine::watch_root() {
+  if (!transport_->is_unread()) {
+    unread_since_ = kNever;
+    return;
+  }
+  TimePoint now = Clock::now();
+  if (unread_since_ == kNever) {
+    unread_since_ = now;
+    next_root_warning_ = now + seconds(config_.stall_warning_time);
+  }
+  auto text = [&] {
+    return fmt::format("{} has not looked at the requests of {} for {:.1f} s; is it stopped?", transport_->rank_name(0),
+                       transport_->rank_name(world_.rank), seconds_of(now - unread_since_));
+  };
+  if (config_.stall_check && now >= next_root_warning_) {
+    log_warning("{}", text());
+    next_root_warning_ = now + seconds(config_.stall_warning_time);
+  }
+  if (config_.collective_timeout > 0 && now >= unread_since_ + seconds(config_.collective_timeout)) {
+    transport_->abort({Code::unknown, text() + " (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS)"});
+  }
 }
 
 void Engine::end(Status status) {

@@ -73,6 +73,7 @@ class Engine {
   void end(Status status);  // nothing more will be agreed: fail what is pending and what comes later
   TimePoint sleep_until();
   TimePoint next_deadline() const;
+  void watch_root();  // a root that does not read is reported, and given up after the collective time-out
   void on_done(const SubmissionRef& submission);
   void note_step(const Plan& plan);
   std::string timeline_path(const std::string& path) const;
@@ -95,8 +96,10 @@ class Engine {
   std::vector<SubmissionRef> taken_;
   bool shutdown_announced_ = false;
   bool ended_ = false;
-  bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
-  TimePoint waited_at_{};      // when the last such driver left
+  bool driver_waits_ = false;        // the driver is in wait(), not the engine thread
+  TimePoint waited_at_{};            // when the last such driver left
+  TimePoint unread_since_ = kNever;  // the root has not read our requests since
+  TimePoint next_root_warning_{};
 
   // Hand-over from submitters.
   std::mutex inbox_mutex_;

@@ -1,6 +1,7 @@
 #include "engine/settings.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -10,7 +11,9 @@ namespace {
 int32_t available_cores() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+  int32_t count = CPU_COUNT(&set);
+  // A rank that is bound to one core says nothing about the others, which will be bound to others.
+  return count > 1 ? count : static_cast<int32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 Tuning initial_tuning(const Config& config) {

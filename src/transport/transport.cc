@@ -105,6 +105,11 @@ bool Transport::receive_down(ByteView& message) {
   return complete;
 }
 
+bool Transport::is_unread() const {
+  return !is_root() && control_->up_read[rank()].value.load(std::memory_order_relaxed) !=
+                           block_of(rank()).up_written.value.load(std::memory_order_relaxed);
+}
+
 bool Transport::has_incoming() const {
   if (!is_root()) return control_->down_written.value.load(std::memory_order_acquire) != down_read_;
   for (int32_t peer = 1; peer < size(); peer++) {

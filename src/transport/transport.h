@@ -49,6 +49,7 @@ class Transport {
   bool has_incoming() const;  // cheap: is there anything to receive?
   bool flush();               // sends what was kept; false: some is still waiting for room
   bool has_unsent() const { return !unsent_.empty(); }
+  bool is_unread() const;  // not the root: the root has not taken all we sent
 
   // ---- bulk data ----
   // The channel of a process set; every member opens it at the same place in the order of plans.

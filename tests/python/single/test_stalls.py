@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 
 import numpy as np
@@ -66,3 +68,23 @@ def test_a_stall_can_shut_the_job_down() -> None:
     limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
     for each in run_ranks(2, stall_until_shutdown, env=limits):
         assert "HorovodInternalError" in each.lines[0], each.lines
+
+
+def the_root_is_stopped() -> None:
+    hvd.init()
+    hvd.barrier()
+    if hvd.rank() == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    say("failed: " + failure(lambda: hvd.allreduce(np.ones(3), name="gradient")))
+
+
+def test_a_stopped_rank_zero_is_named_by_the_others() -> None:
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "2"}
+    with Ranks(3, the_root_is_stopped, env=limits) as ranks:
+        for rank in (1, 2):
+            ranks.wait_for_line(rank, "failed: HorovodInternalError")
+        ranks.send(0, signal.SIGCONT)
+        for each in ranks.wait():
+            assert each.code == 0, each.errors
+            assert "rank 0" in each.output and str(ranks.processes[0].pid) in each.output
+            assert "is it stopped?" in each.output

@@ -89,7 +89,7 @@ Status Engine::open(HostGroup group) {
       tuner_ = std::move(*tuner);
     }
   }
-  thread_ = std::jthread([this](std::stop_token stop) { run(stop); });
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   return {};
 }
 
@@ -140,7 +140,7 @@ void Engine::drive(Done&& done, TimePoint until) {
       return done() || inbox_filled_.load(std::memory_order_relaxed) || transport_->has_incoming() ||
              (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
     };
-    if (Status status = transport_->wait_until(something, next); !status.ok()) end(std::move(status));
+    if (Status status = transport_->wait_until(something, next); !status.ok()) end(status);
     watch_root();
     if (until != kNever && Clock::now() >= until) break;
   }
@@ -209,7 +209,7 @@ bool Engine::wait(const SubmissionRef& submission, TimePoint until) {
   return done();
 }
 
-void Engine::run(std::stop_token stop) {
+void Engine::run(const std::stop_token& stop) {
   ::pthread_setname_np(::pthread_self(), "hvd-engine");
   if (!config_.thread_affinity.empty()) {
     cpu_set_t set;
@@ -343,7 +343,7 @@ void Engine::apply(Decision& decision) {
 
 void Engine::execute(const Plan& plan) {
   if (auto timeline = executor_->timeline()) timeline->mark_cycle();
-  if (Status status = executor_->run(plan); !status.ok()) end(std::move(status));
+  if (Status status = executor_->run(plan); !status.ok()) end(status);
   if (tuner_) note_step(plan);
 }
 
@@ -400,7 +400,7 @@ void Engine::watch_root() {
   }
 }
 
-void Engine::end(Status status) {
+void Engine::end(const Status& status) {
   if (ended_) return;
   ended_ = true;
   if (status.code() == Code::peer_lost) log_warning("{}", status.message());

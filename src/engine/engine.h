@@ -60,7 +60,7 @@ class Engine {
   Status open(HostGroup group);
 
   // ---- driving; see the class comment ----
-  void run(std::stop_token stop);  // the engine thread
+  void run(const std::stop_token& stop);  // the engine thread
   template <class Done>
   void drive(Done&& done, TimePoint until);
   void stop_driving();
@@ -70,7 +70,7 @@ class Engine {
   void decide(TimePoint now);
   void apply(Decision& decision);
   void execute(const Plan& plan);
-  void end(Status status);  // nothing more will be agreed: fail what is pending and what comes later
+  void end(const Status& status);  // nothing more will be agreed: fail what is pending and what comes later
   TimePoint sleep_until();
   TimePoint next_deadline() const;
   void watch_root();  // a root that does not read is reported, and given up after the collective time-out

@@ -47,6 +47,7 @@ Result<std::vector<double>> HostCollectives::dot_products(const std::byte* in, s
   size_t ranks = static_cast<size_t>(size()), width = size_of(dtype), total = count * width;
   Segments data(const_cast<std::byte*>(in), total);
   size_t chunk = channel_.shape().chunk;
+  channel_.cut_chunks(chunk);
   uint64_t first = channel_.first_chunk(), chunks = (total + chunk - 1) / chunk;
   std::vector<double> dots(ranks * ranks, 0.0);
   for (uint64_t k = 0; k < chunks; k++) {
@@ -85,6 +86,7 @@ Status HostCollectives::adasum(const std::byte* in, std::byte* out, size_t count
   Segments result(out, total);
   for (double& weight : weights) weight *= prescale * factor;  // Adasum is homogeneous: a common factor passes through
 
+  channel_.cut_chunks(chunk);
   uint64_t first = channel_.first_chunk(), chunks = (total + chunk - 1) / chunk;
   for (uint64_t k = 0; k < chunks; k++) {
     if (Status status = channel_.wait_chunk_free(first + k); !status.ok()) return status;

@@ -28,6 +28,7 @@ Status HostCollectives::allgather(const Segments& mine, std::span<const Segments
     return {};
   }
   size_t room = chunk_for(largest);
+  channel_.cut_chunks(room);
   uint64_t first = channel_.first_chunk(), count = (largest + room - 1) / room;
   auto offer = [&](uint64_t k) -> Status {
     if (k * room >= mine.bytes()) return {};
@@ -74,6 +75,7 @@ Status HostCollectives::broadcast(int32_t root, const Segments& data) {
     return {};
   }
   size_t room = chunk_for(total);
+  channel_.cut_chunks(room);
   uint64_t first = channel_.first_chunk(), count = (total + room - 1) / room;
   for (uint64_t k = 0; k < count; k++) {
     size_t begin = k * room, end = std::min(total, begin + room);
@@ -110,6 +112,7 @@ Status HostCollectives::alltoall(std::span<const Segments> sent, std::span<const
     return {};
   }
   size_t room = lane();
+  channel_.cut_chunks(room * ranks);
   uint64_t first = channel_.first_chunk(), count = (largest + room - 1) / room;
   auto clip = [&](const Segments& block, uint64_t k) -> Range {
     return {std::min(block.bytes(), k * room), std::min(block.bytes(), (k + 1) * room)};

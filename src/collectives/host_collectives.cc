@@ -109,6 +109,7 @@ Status HostCollectives::allreduce_one_shot(const Segments& in, const Segments& o
 Status HostCollectives::allreduce_chunked(const Segments& in, const Segments& out, const Reduction& reduction) {
   size_t total = in.bytes(), chunk = chunk_for(total);
   uint64_t first = channel_.first_chunk(), count = (total + chunk - 1) / chunk;
+  channel_.cut_chunks(chunk);
   const Reduction* scaling = reduction.prescale == 1.0 ? nullptr : &reduction;
   auto length = [&](uint64_t k) { return std::min(chunk, total - k * chunk); };
 
@@ -183,6 +184,7 @@ Status HostCollectives::reducescatter_chunked(std::span<const Segments> parts, c
                                               const Reduction& reduction, size_t largest) {
   const Reduction* scaling = reduction.prescale == 1.0 ? nullptr : &reduction;
   size_t room = lane(), own = static_cast<size_t>(self());
+  channel_.cut_chunks(room * parts.size());
   uint64_t first = channel_.first_chunk(), count = (largest + room - 1) / room;
   auto clip = [&](const Segments& part, uint64_t k) -> Range {
     return {std::min(part.bytes(), k * room), std::min(part.bytes(), (k + 1) * room)};

@@ -26,7 +26,8 @@ Channel::Channel(Transport& transport, Mapping memory, size_t offset, ChannelSha
       ring_offset_(round_up(sizeof(RankFlags) + shape.headers * kLine, 4096)),
       chunks_offset_(ring_offset_ + shape.ring),
       step_(base),
-      next_chunk_(base) {
+      next_chunk_(base),
+      chunk_bytes_(shape.chunk) {
   freed_ = base;
   assert(shape_.chunks >= 4 && shape_.chunk % kLine == 0 && shape_.ring % kLine == 0);
 }
@@ -66,6 +67,12 @@ Status Channel::barrier() {
     if (Status status = await(position); !status.ok()) return status;
   }
   return {};
+}
+
+void Channel::cut_chunks(size_t bytes) {
+  assert(bytes > 0 && bytes <= shape_.chunk);
+  chunk_bytes_ = round_up(bytes, kLine);
+  chunk_places_ = shape_.chunk / chunk_bytes_;
 }
 
 void Channel::post_in(uint64_t chunk) {

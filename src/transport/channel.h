@@ -61,6 +61,10 @@ class Channel {
   // ---- chunks ----
   // Numbers run on over operations: an operation of n chunks uses first_chunk() .. first_chunk() + n - 1 and ends with
   // finish_chunks(n), on every rank.
+  // How large the chunks of the coming operation are, at most shape().chunk; the same on every rank. Smaller ones move
+  // around inside their place from one use to the next, so that a writer goes through all of the staging memory: lines
+  // that still sit in the reader's cache are several times slower to write.
+  void cut_chunks(size_t bytes);
   uint64_t first_chunk() const { return next_chunk_; }
   std::byte* in(int32_t position, uint64_t chunk) const { return chunk_address(position, chunk, 0); }
   std::byte* out(int32_t position, uint64_t chunk) const { return chunk_address(position, chunk, shape_.chunks); }
@@ -94,7 +98,8 @@ class Channel {
     return inline_ ? header(position) + sizeof(uint64_t) : rank_memory(position) + ring_offset_ + ring_position_;
   }
   std::byte* chunk_address(int32_t position, uint64_t chunk, size_t first) const {
-    return rank_memory(position) + chunks_offset_ + (first + chunk % shape_.chunks) * shape_.chunk;
+    size_t within = (chunk / shape_.chunks) % chunk_places_ * chunk_bytes_;
+    return rank_memory(position) + chunks_offset_ + (first + chunk % shape_.chunks) * shape_.chunk + within;
   }
 
   Transport& transport_;
@@ -106,6 +111,7 @@ class Channel {
   size_t rank_bytes_, ring_offset_, chunks_offset_;
   uint64_t step_;
   uint64_t next_chunk_;
+  size_t chunk_bytes_, chunk_places_ = 1;
   size_t ring_position_ = 0, ring_next_ = 0;
   bool inline_ = true;
   uint64_t freed_ = 0;  // all ranks are known to have posted `out` of the chunks before this one

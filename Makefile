@@ -77,7 +77,7 @@ bench: all packages-bench $(STAMPS)/bench ## Measure against MPI and Gloo
 .PHONY: lint
 lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test ## Check format, style and types
 	clang-format-14 --dry-run --Werror $(CXX_FILES)
-	run-clang-tidy-14 -quiet -j $(JOBS) -p build/release "$(CURDIR)/src/.*" > build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
+	run-clang-tidy-14 -quiet -j $(JOBS) -p build/release "$(CURDIR)/src/(?!collectives/kernels).*" > build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

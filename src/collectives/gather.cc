@@ -2,15 +2,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/round_up.h"
 #include "collectives/host_collectives.h"
 
 namespace hvd {
-namespace {
-
-constexpr size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
-
-}  // namespace
-
 Status HostCollectives::allgather(const Segments& mine, std::span<const Segments> theirs) {
   size_t largest = 0;
   for (const Segments& block : theirs) largest = std::max(largest, block.bytes());

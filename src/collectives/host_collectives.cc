@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/round_up.h"
+
 namespace hvd {
 namespace {
 
@@ -9,8 +11,6 @@ constexpr size_t kSmallestChunk = 16 << 10;
 constexpr size_t kChunksOfMedium = 4;  // a medium tensor is cut into this many, so that its phases overlap
 // A step makes every rank read every slot; with many ranks the chunked way, which shares the work out, wins earlier.
 constexpr size_t kRanksOfFullOneShot = 4;
-
-constexpr size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "model/share.h"
+
 namespace hvd {
 namespace {
 
@@ -60,7 +62,7 @@ Status check_operation(Operation& operation, const World& world, const Executor&
         return {Code::invalid_argument, fmt::format("{}: reducescatter needs at least one dimension", request.name)};
       }
       operation.output.shape = request.shape;
-      operation.output.shape[0] = request.shape[0] / count + (position < request.shape[0] % count ? 1 : 0);
+      operation.output.shape[0] = share_of(request.shape[0], position, count);
       break;
     case Kind::allreduce:
     case Kind::allgather:

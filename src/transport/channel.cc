@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/round_up.h"
 #include "transport/transport.h"
 
 namespace hvd {
 namespace {
 
 constexpr size_t kInlineBytes = kLine - sizeof(uint64_t);
-
-constexpr size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 

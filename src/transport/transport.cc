@@ -8,6 +8,7 @@
 #include <cassert>
 
 #include "base/log.h"
+#include "base/round_up.h"
 
 namespace hvd {
 namespace {
@@ -17,8 +18,6 @@ constexpr size_t kStagingAlignment = 2 << 20;
 constexpr Duration kRingAfter = std::chrono::microseconds(4);   // a peer that is about to look by itself needs no bell
 constexpr Duration kPatience = std::chrono::microseconds(100);  // and one that paused is given this long
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
-
-constexpr size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 

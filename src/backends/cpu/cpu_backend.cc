@@ -2,13 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <numeric>
+#include "model/share.h"
 
 namespace hvd {
 namespace {
-
-// Rows of `rows` that rank p of n gets: nearly equal, the larger shares first.
-int64_t share_of(int64_t rows, int32_t p, int32_t n) { return rows / n + (p < rows % n ? 1 : 0); }
 
 Result<Reduction> reduction_of(const Request& request, int32_t ranks) {
   Reduction reduction{

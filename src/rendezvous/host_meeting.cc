@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/bell.h"
 #include "base/log.h"
 
 namespace hvd {
@@ -115,12 +115,6 @@ std::string rank_name(int32_t rank, const char* host, int32_t pid) {
   return fmt::format("rank {} ({}, pid {})", rank, host, pid);
 }
 
-Result<UniqueFd> create_bell_fd() {
-  UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell) return system_error("cannot create an eventfd", "");
-  return bell;
-}
-
 // ---- rank 0 ----
 
 class Host {
@@ -138,7 +132,7 @@ class Host {
 
   Result<HostGroup> meet(UniqueFd memory) {
     group_.memory = std::move(memory);
-    auto bell = create_bell_fd();
+    auto bell = create_bell();
     if (!bell.ok()) return bell.status();
     group_.bells[0] = std::move(*bell);
     if (Status status = listen(); !status.ok()) return status;
@@ -268,7 +262,7 @@ Result<UniqueFd> connect_to_root(const World& world, TimePoint deadline) {
 Result<HostGroup> join(const World& world, TimePoint deadline) {
   auto socket = connect_to_root(world, deadline);
   if (!socket.ok()) return socket.status();
-  auto bell = create_bell_fd();
+  auto bell = create_bell();
   if (!bell.ok()) return bell.status();
   Welcome welcome;
   std::vector<UniqueFd> fds;

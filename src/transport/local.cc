@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 
-#include "transport/bell.h"
+#include "base/bell.h"
 #include "transport/shared_memory.h"
 
 namespace hvd {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/bell.h"
 #include "base/log.h"
 #include "base/round_up.h"
 

@@ -17,10 +17,10 @@
 #include "base/status.h"
 #include "base/wire.h"
 #include "model/host_group.h"
-#include "transport/bell.h"
 #include "transport/byte_ring.h"
 #include "transport/channel.h"
 #include "transport/shared_memory.h"
+#include "transport/sleeper.h"
 
 namespace hvd {
 

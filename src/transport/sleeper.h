@@ -1,6 +1,5 @@
-// How a sleeping rank is woken: an eventfd per rank that every rank of the host may write, and the epoll set in which a
-// rank sleeps, together with the sockets that tell that a peer died.
-// Thread rule: ring() and wait() from any thread; at most one thread consumes events (take()).
+// Where a rank sleeps: an epoll set with its bell and the sockets whose end tells that a peer died.
+// Thread rule: any thread may wait; events are taken by whoever answers them.
 #pragma once
 
 #include <vector>
@@ -10,10 +9,6 @@
 #include "base/status.h"
 
 namespace hvd {
-
-Result<UniqueFd> create_bell();
-void ring(const UniqueFd& bell);  // never blocks
-void silence(const UniqueFd& bell);
 
 class Sleeper {
  public:

@@ -1,29 +1,11 @@
-#include "transport/bell.h"
+#include "transport/sleeper.h"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <cmath>
 
 namespace hvd {
-
-Result<UniqueFd> create_bell() {
-  UniqueFd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell) return system_error("cannot create an eventfd", "");
-  return bell;
-}
-
-void ring(const UniqueFd& bell) {
-  uint64_t one = 1;
-  // Fails only with EAGAIN, when the bell rings already.
-  [[maybe_unused]] ssize_t written = ::write(bell.get(), &one, sizeof one);
-}
-
-void silence(const UniqueFd& bell) {
-  uint64_t count = 0;
-  [[maybe_unused]] ssize_t taken = ::read(bell.get(), &count, sizeof count);
-}
 
 Result<Sleeper> Sleeper::create(const UniqueFd& bell, const std::vector<UniqueFd>& sockets) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));

@@ -264,8 +264,7 @@ bool Engine::progress() {
   }
   taken_.clear();
   if (shutdown_wanted_.load(std::memory_order_relaxed) && !std::exchange(shutdown_announced_, true)) {
-    negotiator_.announce_shutdown(
-        fmt::format("{} called shutdown or exited", transport_->rank_name(transport_->rank())));
+    negotiator_.announce_shutdown(fmt::format("{} called shutdown or exited", transport_->rank_name(world_.rank)));
   }
   transport_->flush();
   if (coordinator_) {

@@ -15,7 +15,8 @@ struct HostGroup {
   UniqueFd memory;                      // memfd; its first pages are the control block
   std::vector<UniqueFd> bells;          // eventfd of each rank
   std::vector<UniqueFd> sockets;        // by rank; the root has one to every other rank, the others one to the root
-  std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)"
+  std::vector<int32_t> world_ranks;     // of each rank here
+  std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)", by rank of the world
 };
 
 }  // namespace hvd

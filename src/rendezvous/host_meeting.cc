@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "base/bell.h"
@@ -124,6 +125,8 @@ class Host {
     group_.size = world.size;
     group_.bells.resize(static_cast<size_t>(world.size));
     group_.sockets.resize(static_cast<size_t>(world.size));
+    group_.world_ranks.resize(static_cast<size_t>(world.size));
+    std::iota(group_.world_ranks.begin(), group_.world_ranks.end(), 0);
     group_.rank_names.resize(static_cast<size_t>(world.size));
     group_.rank_names[0] = rank_name(0, world.host.c_str(), ::getpid());
     welcome_.accepted = 1;
@@ -284,6 +287,7 @@ Result<HostGroup> join(const World& world, TimePoint deadline) {
   for (int32_t rank = 0; rank < world.size; rank++) {
     size_t index = static_cast<size_t>(rank);
     group.bells.push_back(std::move(fds[index + 1]));
+    group.world_ranks.push_back(rank);
     group.rank_names.push_back(rank_name(rank, world.host.c_str(), welcome.pids[index]));
   }
   group.sockets.push_back(std::move(*socket));

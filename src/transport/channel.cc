@@ -54,7 +54,7 @@ void Channel::post() {
 
 Status Channel::wait_flag(const std::atomic<uint64_t>& flag, uint64_t value, int32_t position) {
   return transport_.wait_until([&] { return flag.load(std::memory_order_acquire) >= value; }, kNever, what_,
-                               ranks_[static_cast<size_t>(position)]);
+                               transport_.world_rank(ranks_[static_cast<size_t>(position)]));
 }
 
 Status Channel::await(int32_t position) { return wait_flag(header_step(position), step_, position); }

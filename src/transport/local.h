@@ -1,13 +1,26 @@
-// Host groups whose ranks live in one process, for tests that run several ranks as threads. Thread rule: any.
+// Worlds whose ranks live in one process, for tests that run several ranks as threads. Thread rule: any.
 #pragma once
 
+#include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "model/host_group.h"
+#include "net/stream.h"
 
 namespace hvd {
 
-Result<std::vector<HostGroup>> make_local_groups(int32_t size);
+// `first_rank` and `world_size` place the host in a world of several.
+Result<std::vector<HostGroup>> make_local_groups(int32_t size, int32_t first_rank = 0, int32_t world_size = -1);
+
+// The same for several pretended hosts: ranks_per_host[h] ranks on host h, in the order of ranks, and a stream between
+// every two ranks of different hosts.
+struct LocalRank {
+  HostGroup group;
+  std::vector<std::pair<int32_t, std::unique_ptr<Stream>>> streams;  // by rank of the world
+};
+Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host);
 
 }  // namespace hvd

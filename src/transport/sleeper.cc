@@ -31,6 +31,12 @@ void Sleeper::wait(TimePoint until) const {
   ::epoll_wait(epoll_.get(), &event, 1, milliseconds);  // EINTR is one more reason to look again
 }
 
+Status Sleeper::watch(int descriptor) const {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) return system_error("cannot watch a mesh", "");
+  return {};
+}
+
 void Sleeper::forget(const UniqueFd& socket) const { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr); }
 
 }  // namespace hvd

@@ -16,6 +16,7 @@ class Sleeper {
   static Result<Sleeper> create(const UniqueFd& bell, const std::vector<UniqueFd>& sockets);
   // Sleeps until something happens or the time comes. Level-triggered: what is not taken wakes again.
   void wait(TimePoint until) const;
+  Status watch(int descriptor) const;  // one more; not owned
   void forget(const UniqueFd& socket) const;
   int descriptor() const { return epoll_.get(); }
 

@@ -92,7 +92,8 @@ bool Transport::receive_up(int32_t from, ByteView& message) {
   FrameReader& reader = up_frames_[static_cast<size_t>(from)];
   bool complete = reader.take(peer.up_ring, written, read, message);
   position.store(read, std::memory_order_release);
-  if (reader.broken()) abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(from))});
+  if (reader.broken())
+    abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(world_rank(from)))});
   return complete;
 }
 
@@ -101,7 +102,8 @@ bool Transport::receive_down(ByteView& message) {
   if (down_read_ == written) return false;
   bool complete = down_frame_.take(control_->down_ring, written, down_read_, message);
   block_of(rank()).down_read.value.store(down_read_, std::memory_order_release);
-  if (down_frame_.broken()) abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(0))});
+  if (down_frame_.broken())
+    abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(world_rank(0)))});
   return complete;
 }
 
@@ -159,6 +161,11 @@ void Transport::close_channel(int32_t process_set) {
 Channel* Transport::channel(int32_t process_set) {
   auto found = channels_.find(process_set);
   return found == channels_.end() ? nullptr : found->second.get();
+}
+
+Status Transport::attach(std::unique_ptr<Mesh> mesh) {
+  mesh_ = std::move(mesh);
+  return sleeper_.watch(mesh_->descriptor());
 }
 
 // ---- waiting ----
@@ -246,6 +253,7 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
       if (ready()) return {};
       relax();
     }
+    move_mesh();
     now = Clock::now();
     ring_in_time();
     if (now >= until) return {};
@@ -255,7 +263,7 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
     if (failed()) return failure();
     if (now >= until) return {};
     ring_in_time();
-    ::sched_yield();
+    if (!move_mesh()) ::sched_yield();
     now = Clock::now();
   }
   return block(ready, until, start, what, for_rank);
@@ -279,19 +287,21 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
     activity.store(Activity::driving, std::memory_order_seq_cst);
     answer_bell();
     flush();
+    move_mesh();
     if (is_ready || ready()) return {};
     if (failed()) return failure();
     TimePoint now = Clock::now();
     if (now >= until) return {};
     if (now >= warn_at) {
-      log_warning("{} has been waiting {:.0f} s for {} inside {}", rank_name(rank()), seconds_of(now - since),
-                  rank_name(for_rank), what);
+      log_warning("{} has been waiting {:.0f} s for {} inside {}", rank_name(world_rank(rank())),
+                  seconds_of(now - since), rank_name(for_rank), what);
       warn_at = now + settings_.stall_warning;
     }
     if (now >= give_up) {
       abort({Code::unknown,
              fmt::format("{} did not take part in {} within {:g} s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS); {} waited",
-                         rank_name(for_rank), what, seconds_of(settings_.collective_timeout), rank_name(rank()))});
+                         rank_name(for_rank), what, seconds_of(settings_.collective_timeout),
+                         rank_name(world_rank(rank())))});
     }
   }
 }
@@ -314,7 +324,7 @@ void Transport::check_peers() {
     sleeper_.forget(socket);
     if (departed_[peer] || departures_expected_) continue;
     abort({Code::peer_lost, fmt::format("{} is gone: its process ended without shutting Horovod down",
-                                        rank_name(static_cast<int32_t>(peer)))});
+                                        rank_name(world_rank(static_cast<int32_t>(peer))))});
   }
 }
 

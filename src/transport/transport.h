@@ -19,6 +19,7 @@
 #include "model/host_group.h"
 #include "transport/byte_ring.h"
 #include "transport/channel.h"
+#include "transport/mesh.h"
 #include "transport/shared_memory.h"
 #include "transport/sleeper.h"
 
@@ -40,7 +41,9 @@ class Transport {
   int32_t rank() const { return group_.rank; }
   int32_t size() const { return group_.size; }
   bool is_root() const { return group_.rank == 0; }
-  const std::string& rank_name(int32_t rank) const { return group_.rank_names[static_cast<size_t>(rank)]; }
+  // Ranks here are those of this host; in reports they are those of the world.
+  int32_t world_rank(int32_t rank) const { return group_.world_ranks[static_cast<size_t>(rank)]; }
+  const std::string& rank_name(int32_t world_rank) const { return group_.rank_names[static_cast<size_t>(world_rank)]; }
 
   // ---- control messages: framed, in order, of any length; what does not fit yet is kept and sent later ----
   void send(ByteView message);                       // the root: to every other rank; the others: to the root
@@ -56,13 +59,20 @@ class Transport {
   Result<Channel*> open_channel(int32_t process_set, const std::vector<int32_t>& ranks);
   void close_channel(int32_t process_set);
   Channel* channel(int32_t process_set);
+  // The streams to ranks of other hosts; a rank that waits moves their bytes. Null: there are none.
+  Status attach(std::unique_ptr<Mesh> mesh);
+  Mesh* mesh() const { return mesh_.get(); }
+  Status wait(const Mesh::Ticket& ticket, const char* what) {
+    return wait_until([&] { return mesh_->is_done(ticket); }, kNever, what, ticket.peer);
+  }
 
   // ---- waiting ----
   void enter();  // this thread drives from now on
   // Nobody does. `pause`: this thread is likely to be back soon. True: a message has arrived that nobody will ring for,
   // so somebody here must drive again.
   bool leave(bool pause = false);
-  // Blocks until ready(), a failure, or `until`; ok also when the time has come. `what` names the wait for reports.
+  // Blocks until ready(), a failure, or `until`; ok also when the time has come. `what` and `for_rank`, of the world,
+  // name the wait for reports.
   template <class Ready>
   Status wait_until(Ready&& ready, TimePoint until, const char* what = nullptr, int32_t for_rank = -1) {
     for (int i = 0; i < quick_spins_; i++) {
@@ -125,6 +135,7 @@ class Transport {
   void ring_rank(int32_t rank);
   RankBlock& block_of(int32_t rank) const { return control_->ranks[rank]; }
   uint64_t slowest_reader() const;
+  bool move_mesh() { return mesh_ != nullptr && mesh_->is_busy() && mesh_->progress(); }
 
   HostGroup group_;
   TransportSettings settings_;
@@ -132,6 +143,7 @@ class Transport {
   Mapping control_mapping_;
   ControlBlock* control_;
   Sleeper sleeper_;
+  std::unique_ptr<Mesh> mesh_;
   std::map<int32_t, std::unique_ptr<Channel>> channels_;
   std::map<size_t, size_t> used_ranges_;  // staging ranges of the memory object: offset -> end
   uint64_t channels_opened_ = 0;          // the same on every rank: channels are opened in the order of plans

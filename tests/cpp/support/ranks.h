@@ -103,4 +103,28 @@ inline std::vector<int> run_ranks(int32_t ranks, Where where, const TransportSet
   });
 }
 
+// Runs body(transport, rank of the world) on threads that play the ranks of several hosts.
+inline void run_hosts(std::span<const int32_t> ranks_per_host, const TransportSettings& settings,
+                      const std::function<void(Transport&, int32_t)>& body) {
+  auto made = make_local_hosts(ranks_per_host);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  std::vector<std::jthread> threads;
+  for (LocalRank& mine : *made) {
+    threads.emplace_back([&] {
+      auto transport = Transport::create(std::move(mine.group), settings);
+      ASSERT_TRUE(transport.ok()) << transport.status().message();
+      Transport& net = **transport;
+      auto mesh = Mesh::create([&net](int32_t peer, const Status& status) {
+        net.abort({Code::peer_lost, net.rank_name(peer) + ": " + std::string(status.message())});
+      });
+      ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+      for (auto& [peer, stream] : mine.streams) (*mesh)->add(peer, std::move(stream));
+      ASSERT_TRUE(net.attach(std::move(*mesh)).ok());
+      net.enter();
+      body(net, net.world_rank(net.rank()));
+      net.leave();
+    });
+  }
+}
+
 }  // namespace hvd::test

@@ -49,20 +49,17 @@ size_t HostCollectives::lane() const {
 
 void HostCollectives::stage(const Segments& from, size_t begin, size_t end, std::byte* staging,
                             const Reduction* scaling) {
-  if (end - begin < StoreChoice::kWorthTiming) {
-    Store store = end - begin < 512 ? Store::cached : store_.current();
-    if (scaling == nullptr) return from.read(begin, end, staging, store);
-    return from.visit(begin, end, [&](const std::byte* data, size_t bytes, size_t at) {
-      scale(scaling->dtype, staging + at, data, bytes / size_of(scaling->dtype), scaling->prescale, store);
-    });
+  if (scaling == nullptr && store_.is_probe_due(end - begin)) {
+    size_t probe = std::min(end - begin, StoreChoice::kProbeBytes);
+    TimePoint start = Clock::now();
+    from.read(begin, begin + probe, staging);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // the stores have reached the cache
+    store_.learn(probe, Clock::now() - start);
+    begin += probe;
+    staging += probe;
   }
-  TimePoint start = Clock::now();
-  Store store = store_.next(start);
-  if (scaling == nullptr) {
-    from.read(begin, end, staging, store);
-    store_.learn(store, end - begin, Clock::now() - start);
-    return;
-  }
+  Store store = end - begin < 512 ? Store::cached : store_.current();
+  if (scaling == nullptr) return from.read(begin, end, staging, store);
   from.visit(begin, end, [&](const std::byte* data, size_t bytes, size_t at) {
     scale(scaling->dtype, staging + at, data, bytes / size_of(scaling->dtype), scaling->prescale, store);
   });

@@ -8,7 +8,9 @@ namespace hvd {
 namespace {
 
 constexpr size_t kSmallestChunk = 16 << 10;
-constexpr size_t kChunksOfMedium = 4;  // a medium tensor is cut into this many, so that its phases overlap
+// A medium tensor is cut into this many, so that its phases overlap; where ranks share cores nothing overlaps, and each
+// piece costs changes of threads.
+constexpr size_t kChunksOfMedium = 4;
 // A step makes every rank read every slot; with many ranks the chunked way, which shares the work out, wins earlier.
 constexpr size_t kRanksOfFullOneShot = 4;
 
@@ -39,7 +41,7 @@ HostCollectives::Range HostCollectives::part_of(size_t bytes, int32_t p) const {
 }
 
 size_t HostCollectives::chunk_for(size_t bytes) const {
-  size_t cut = round_up(bytes / kChunksOfMedium, kLine);
+  size_t cut = round_up(channel_.is_crowded() ? bytes : bytes / kChunksOfMedium, kLine);
   return std::clamp(cut, std::min(kSmallestChunk, channel_.shape().chunk), channel_.shape().chunk);
 }
 

@@ -31,6 +31,8 @@ Channel::Channel(Transport& transport, Mapping memory, size_t offset, ChannelSha
   assert(shape_.chunks >= 4 && shape_.chunk % kLine == 0 && shape_.ring % kLine == 0);
 }
 
+bool Channel::is_crowded() const { return transport_.is_crowded(); }
+
 size_t Channel::bytes(const ChannelShape& shape, size_t ranks) {
   size_t head = round_up(sizeof(RankFlags) + shape.headers * kLine, 4096);
   return ranks * round_up(head + shape.ring + 2 * shape.chunks * shape.chunk, 4096);

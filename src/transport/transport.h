@@ -45,6 +45,8 @@ class Transport {
   int32_t world_rank(int32_t rank) const { return group_.world_ranks[static_cast<size_t>(rank)]; }
   const std::string& rank_name(int32_t world_rank) const { return group_.rank_names[static_cast<size_t>(world_rank)]; }
 
+  bool is_crowded() const { return settings_.spin == Duration{}; }
+
   // ---- control messages: framed, in order, of any length; what does not fit yet is kept and sent later ----
   void send(ByteView message);                       // the root: to every other rank; the others: to the root
   bool receive_up(int32_t from, ByteView& message);  // root; the view is valid until the next call

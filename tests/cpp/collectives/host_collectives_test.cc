@@ -299,24 +299,33 @@ INSTANTIATE_TEST_SUITE_P(Processes, Collectives,
                          testing::Combine(testing::Values(2, 3, 5, 8), testing::Values(Where::processes)),
                          [](const auto& test) { return std::to_string(std::get<0>(test.param)) + "ranks"; });
 
-TEST(StoreChoice, FollowsWhatItMeasures) {
-  using namespace std::chrono_literals;
+TEST(StoreChoice, FollowsTheMedianOfItsProbes) {
   StoreChoice choice;
-  TimePoint now{};
-  auto measure = [&](double cached_ns, double streaming_ns) {  // nanoseconds per byte, for a second of copies
-    for (int i = 0; i < 1000; i++) {
-      now += 1ms;
-      Store store = choice.next(now);
-      double cost = store == Store::cached ? cached_ns : streaming_ns;
-      choice.learn(store, 64 << 10, std::chrono::nanoseconds(static_cast<int64_t>(cost * (64 << 10))));
-    }
+  auto probe = [&](double nanoseconds_per_byte) {
+    while (!choice.is_probe_due(64 << 10)) continue;
+    double took = nanoseconds_per_byte * StoreChoice::kProbeBytes;
+    choice.learn(StoreChoice::kProbeBytes, std::chrono::nanoseconds(static_cast<int64_t>(took)));
     return choice.current();
   };
-  EXPECT_EQ(measure(0.024, 0.036), Store::cached);
-  EXPECT_EQ(measure(0.5, 0.04), Store::streaming);
-  EXPECT_EQ(measure(0.024, 0.036), Store::cached);
-  choice.learn(Store::cached, 64 << 10, 5ms);  // preempted
   EXPECT_EQ(choice.current(), Store::cached);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(probe(0.05), Store::cached);
+  EXPECT_EQ(probe(50.0), Store::cached);  // preempted once
+  EXPECT_EQ(probe(0.05), Store::cached);
+  EXPECT_EQ(probe(0.05), Store::cached);
+  probe(0.5);  // the cores have moved apart
+  EXPECT_EQ(probe(0.5), Store::streaming);
+  EXPECT_EQ(probe(0.05), Store::streaming);  // one cheap probe is chance, two are not
+  EXPECT_EQ(probe(0.05), Store::cached);
+}
+
+TEST(StoreChoice, ProbesRarelyAndNeverWithTinyCopies) {
+  StoreChoice choice;
+  EXPECT_TRUE(choice.is_probe_due(1 << 20));
+  int probes = 0;
+  for (int i = 0; i < 1024; i++) probes += choice.is_probe_due(64 << 10) ? 1 : 0;  // 64 MiB
+  EXPECT_GT(probes, 8);
+  EXPECT_LT(probes, 64);
+  for (int i = 0; i < 1 << 20; i++) EXPECT_FALSE(choice.is_probe_due(56));
 }
 
 }  // namespace

@@ -17,7 +17,6 @@ namespace {
 constexpr Duration kIdleSpin =
     std::chrono::microseconds(30);  // the engine thread looks a little longer before it sleeps
 constexpr Duration kBackSoon = std::chrono::milliseconds(1);
-constexpr Duration kLookAfterRoot = std::chrono::milliseconds(250);  // while it owes an answer
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
 constexpr int kTurnSpins = 2000;
 
@@ -52,7 +51,7 @@ class Engine::Recorder : public NegotiationObserver {
 };
 
 Engine::Engine(const World& world, const Config& config)
-    : world_(world), config_(config), crowded_(is_crowded(world)), negotiator_(world.size) {}
+    : world_(world), config_(config), crowded_(is_crowded(world)) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, HostGroup group) {
   std::unique_ptr<Engine> engine(new Engine(world, config));
@@ -77,12 +76,12 @@ Status Engine::open(HostGroup group) {
       log_error("{}", status.message());  // a training is not stopped by its observer
     }
   }
-  if (transport_->is_root()) {
+  recorder_ = std::make_unique<Recorder>(*executor_);
+  agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, recorder_.get());
+  if (world_.rank == 0) {
     if (settings.stall_shutdown > Duration{} && settings.stall_shutdown < settings.stall_warning) {
       log_warning("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ignored: it is less than HOROVOD_STALL_CHECK_TIME_SECONDS");
     }
-    recorder_ = std::make_unique<Recorder>(*executor_);
-    coordinator_ = std::make_unique<Coordinator>(world_.size, settings, recorder_.get());
     if (config_.autotune) {
       auto tuner = Tuner::create(tuner_settings(config_, settings.tuning));
       if (!tuner.ok()) return tuner.status();
@@ -137,11 +136,11 @@ void Engine::drive(Done&& done, TimePoint until) {
     if (progress()) continue;
     TimePoint next = std::min(until, next_deadline());
     auto something = [&] {
-      return done() || inbox_filled_.load(std::memory_order_relaxed) || transport_->has_incoming() ||
+      return done() || inbox_filled_.load(std::memory_order_relaxed) || agreement_->has_incoming() ||
              (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
     };
     if (Status status = transport_->wait_until(something, next); !status.ok()) end(status);
-    watch_root();
+    agreement_->watch_root();
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;
@@ -238,7 +237,7 @@ void Engine::run(const std::stop_token& stop) {
         [&] {
           if (!std::exchange(looked, true)) return false;
           return waiting_.load(std::memory_order_relaxed) > 0 || stop.stop_requested() ||
-                 (!inbox_filled_.load(std::memory_order_relaxed) && !transport_->has_incoming() &&
+                 (!inbox_filled_.load(std::memory_order_relaxed) && !agreement_->has_incoming() &&
                   Clock::now() >= quiet_at);
         },
         quiet_at);
@@ -260,69 +259,19 @@ bool Engine::progress() {
     return false;
   }
   for (const SubmissionRef& submission : taken_) {
-    for (const Operation& operation : submission->operations) negotiator_.announce(operation.request);
+    for (const Operation& operation : submission->operations) agreement_->announce(operation.request);
   }
   taken_.clear();
   if (shutdown_wanted_.load(std::memory_order_relaxed) && !std::exchange(shutdown_announced_, true)) {
-    negotiator_.announce_shutdown(fmt::format("{} called shutdown or exited", transport_->rank_name(world_.rank)));
+    agreement_->announce_shutdown(fmt::format("{} called shutdown or exited", transport_->rank_name(world_.rank)));
   }
-  transport_->flush();
-  if (coordinator_) {
-    progress_root();
-  } else {
-    progress_member();
-  }
+  agreement_->progress(decisions_);
   if (decisions_.empty()) return false;
   for (Decision& decision : decisions_) {
     if (!ended_) apply(decision);
   }
   decisions_.clear();
   return true;
-}
-
-void Engine::progress_root() {
-  bool heard = false;
-  TimePoint now = Clock::now();
-  auto receive = [&](int32_t rank, ByteView message) {
-    heard = true;
-    Status status = coordinator_->receive(Rank{rank}, message, now);
-    if (!status.ok()) {
-      transport_->abort({Code::unknown,
-                         fmt::format("{} sent what no rank sends: {}", transport_->rank_name(rank), status.message())});
-    }
-  };
-  if (!negotiator_.outgoing().empty()) {
-    receive(0, negotiator_.outgoing());
-    negotiator_.clear_outgoing();
-  }
-  for (int32_t peer = 1; peer < transport_->size(); peer++) {
-    ByteView message;
-    while (transport_->receive_up(peer, message)) receive(peer, message);
-  }
-  if (heard || now >= coordinator_->next_deadline()) decide(now);
-}
-
-void Engine::decide(TimePoint now) {
-  outgoing_.clear();
-  if (!coordinator_->decide(now, outgoing_)) return;
-  transport_->send(outgoing_);
-  Status status = negotiator_.receive(outgoing_, decisions_);
-  assert(status.ok());
-}
-
-void Engine::progress_member() {
-  if (!negotiator_.outgoing().empty()) {
-    transport_->send(negotiator_.outgoing());
-    negotiator_.clear_outgoing();
-  }
-  ByteView message;
-  while (transport_->receive_down(message)) {
-    Status status = negotiator_.receive(message, decisions_);
-    if (!status.ok()) {
-      transport_->abort({Code::unknown, fmt::format("{} sent what no coordinator sends: {}", transport_->rank_name(0),
-                                                    status.message())});
-    }
-  }
 }
 
 void Engine::apply(Decision& decision) {
@@ -363,41 +312,11 @@ void Engine::note_step(const Plan& plan) {
     for (const AgreedRequest& request : plan.tensors) step_names_.push_back(request->name);
     std::sort(step_names_.begin(), step_names_.end());
   }
-  if (auto tuning = tuner_->record(bytes, new_step, Clock::now())) coordinator_->tune(*tuning);
+  if (auto tuning = tuner_->record(bytes, new_step, Clock::now())) agreement_->coordinator()->tune(*tuning);
   if (tuner_->done()) tuner_.reset();
 }
 
-TimePoint Engine::next_deadline() const {
-  if (ended_) return kNever;
-  TimePoint retry = transport_->has_unsent() ? Clock::now() + std::chrono::milliseconds(1) : kNever;
-  if (coordinator_) return std::min(retry, coordinator_->next_deadline());
-  if (!transport_->is_unread()) return retry;
-  return std::min(retry, Clock::now() + kLookAfterRoot);
-}
-
-// The coordinator explains who is missing, unless it is the root that is stuck.
-void Engine::watch_root() {
-  if (!transport_->is_unread()) {
-    unread_since_ = kNever;
-    return;
-  }
-  TimePoint now = Clock::now();
-  if (unread_since_ == kNever) {
-    unread_since_ = now;
-    next_root_warning_ = now + seconds(config_.stall_warning_time);
-  }
-  auto text = [&] {
-    return fmt::format("{} has not looked at the requests of {} for {:.1f} s; is it stopped?", transport_->rank_name(0),
-                       transport_->rank_name(world_.rank), seconds_of(now - unread_since_));
-  };
-  if (config_.stall_check && now >= next_root_warning_) {
-    log_warning("{}", text());
-    next_root_warning_ = now + seconds(config_.stall_warning_time);
-  }
-  if (config_.collective_timeout > 0 && now >= unread_since_ + seconds(config_.collective_timeout)) {
-    transport_->abort({Code::unknown, text() + " (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS)"});
-  }
-}
+TimePoint Engine::next_deadline() const { return ended_ ? kNever : agreement_->next_deadline(); }
 
 void Engine::end(const Status& status) {
   if (ended_) return;

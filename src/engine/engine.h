@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/agreement.h"
 #include "engine/executor.h"
 #include "engine/operation_table.h"
 #include "engine/timeline.h"
@@ -24,8 +25,6 @@
 #include "model/config.h"
 #include "model/host_group.h"
 #include "model/world.h"
-#include "negotiation/coordinator.h"
-#include "negotiation/negotiator.h"
 #include "transport/transport.h"
 
 namespace hvd {
@@ -65,15 +64,11 @@ class Engine {
   void drive(Done&& done, TimePoint until);
   void stop_driving();
   bool progress();  // one round; true: something happened
-  void progress_root();
-  void progress_member();
-  void decide(TimePoint now);
   void apply(Decision& decision);
   void execute(const Plan& plan);
   void end(const Status& status);  // nothing more will be agreed: fail what is pending and what comes later
   TimePoint sleep_until();
   TimePoint next_deadline() const;
-  void watch_root();  // a root that does not read is reported, and given up after the collective time-out
   void on_done(const SubmissionRef& submission);
   void note_step(const Plan& plan);
   std::string timeline_path(const std::string& path) const;
@@ -87,19 +82,15 @@ class Engine {
   std::unique_ptr<Recorder> recorder_;
 
   // Of the driving thread.
-  Negotiator negotiator_;
-  std::unique_ptr<Coordinator> coordinator_;  // root only
-  std::unique_ptr<Tuner> tuner_;              // root only, while tuning
-  std::vector<std::string> step_names_;       // names executed since the tuner's step began, sorted
+  std::unique_ptr<Agreement> agreement_;
+  std::unique_ptr<Tuner> tuner_;         // root only, while tuning
+  std::vector<std::string> step_names_;  // names executed since the tuner's step began, sorted
   std::vector<Decision> decisions_;
-  Bytes outgoing_;
   std::vector<SubmissionRef> taken_;
   bool shutdown_announced_ = false;
   bool ended_ = false;
-  bool driver_waits_ = false;        // the driver is in wait(), not the engine thread
-  TimePoint waited_at_{};            // when the last such driver left
-  TimePoint unread_since_ = kNever;  // the root has not read our requests since
-  TimePoint next_root_warning_{};
+  bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
+  TimePoint waited_at_{};      // when the last such driver left
 
   // Hand-over from submitters.
   std::mutex inbox_mutex_;

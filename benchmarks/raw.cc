@@ -52,7 +52,7 @@ std::vector<hvd::Segments> split(float* data, size_t share, int parts) {
 
 void measure_case(bench::Sampler& sampler, const Case& c, hvd::HostCollectives& collectives,
                   hvd::Transport& transport) {
-  int size = collectives.channel().size();
+  int size = collectives.size();
   float *in = sampler.in(), *out = sampler.out();
   size_t share = sampler.share_of(c);
   const hvd::Reduction sum{.dtype = hvd::DType::f32};

@@ -6,6 +6,8 @@
 //  1. share out the tensor and compute the dot products of all pairs of inputs, in float64,
 //  2. follow the tree on that small matrix, each for itself, which gives a weight for every rank's input,
 //  3. share out the tensor once more and add up the weighted inputs.
+#include "collectives/adasum.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,9 +15,7 @@
 #include "collectives/host_collectives.h"
 
 namespace hvd {
-namespace {
 
-// The weight of every rank's input in the result, from the matrix of dot products.
 std::vector<double> adasum_weights(const std::vector<double>& dots, size_t ranks) {
   std::vector<double> weights(ranks, 1.0);
   // dot product of the weighted sums of the groups [a, a + distance) and [b, b + distance)
@@ -39,8 +39,6 @@ std::vector<double> adasum_weights(const std::vector<double>& dots, size_t ranks
   }
   return weights;
 }
-
-}  // namespace
 
 // Step 1. A rank computes the products of all pairs on its parts of the chunks; then the ranks add them up.
 Result<std::vector<double>> HostCollectives::dot_products(const std::byte* in, size_t count, DType dtype) {

@@ -6,11 +6,12 @@
 #include "collectives/host_collectives.h"
 
 namespace hvd {
+
 Status HostCollectives::allgather(const Segments& mine, std::span<const Segments> theirs) {
   size_t largest = 0;
   for (const Segments& block : theirs) largest = std::max(largest, block.bytes());
   const Segments& own = theirs[static_cast<size_t>(self())];
-  mine.visit(0, mine.bytes(), [&](const std::byte* data, size_t bytes, size_t at) { own.write(at, at + bytes, data); });
+  copy_over(mine, own);
   if (fits_one_shot(largest)) {
     channel_.begin_step(largest);
     stage(mine, 0, mine.bytes(), channel_.slot(), nullptr);
@@ -53,12 +54,6 @@ Status HostCollectives::allgather(const Segments& mine, std::span<const Segments
   return {};
 }
 
-Status HostCollectives::allgather(ByteView mine, std::byte* all) {
-  std::vector<Segments> theirs;
-  for (int32_t p = 0; p < size(); p++) theirs.emplace_back(all + static_cast<size_t>(p) * mine.size(), mine.size());
-  return allgather(Segments(const_cast<std::byte*>(mine.data()), mine.size()), theirs);
-}
-
 Status HostCollectives::broadcast(int32_t root, const Segments& data) {
   size_t total = data.bytes();
   if (fits_one_shot(total)) {
@@ -90,8 +85,7 @@ Status HostCollectives::broadcast(int32_t root, const Segments& data) {
 
 Status HostCollectives::alltoall(std::span<const Segments> sent, std::span<const Segments> received, size_t largest) {
   size_t own = static_cast<size_t>(self()), ranks = sent.size();
-  sent[own].visit(0, sent[own].bytes(),
-                  [&](const std::byte* data, size_t bytes, size_t at) { received[own].write(at, at + bytes, data); });
+  copy_over(sent[own], received[own]);
   size_t stride = round_up(largest, kLine);
   if (fits_one_shot(stride * ranks)) {
     channel_.begin_step(stride * ranks);

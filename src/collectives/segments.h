@@ -50,6 +50,20 @@ class Segments {
   void write(size_t begin, size_t end, const std::byte* source) const {
     visit(begin, end, [&](std::byte* data, size_t bytes, size_t at) { hvd::copy(data, source + at, bytes); });
   }
+  // Appends [begin, end) to `to`.
+  void append_to(Segments& to, size_t begin, size_t end) const {
+    visit(begin, end, [&](std::byte* data, size_t bytes, size_t) { to.add(data, bytes); });
+  }
+  // Appends `data`, cut at the places where this is cut in [begin, end).
+  void append_cut(Segments& to, size_t begin, size_t end, std::byte* data) const {
+    visit(begin, end, [&](std::byte*, size_t bytes, size_t at) { to.add(data + at, bytes); });
+  }
+  // Where [begin, end) lies if it is in one piece, else null.
+  std::byte* contiguous(size_t begin, size_t end) const {
+    size_t i = find(begin);
+    if (i >= pieces_.size() || end > pieces_[i].end) return nullptr;
+    return pieces_[i].data + (begin - pieces_[i].begin);
+  }
 
  private:
   struct Piece {
@@ -65,5 +79,14 @@ class Segments {
   std::vector<Piece> pieces_;
   size_t bytes_ = 0;
 };
+
+// Copies all of `from`; the two may be cut at different places. What is the same memory is left alone.
+inline void copy_over(const Segments& from, const Segments& to) {
+  from.visit(0, from.bytes(), [&](const std::byte* source, size_t length, size_t begin) {
+    to.visit(begin, begin + length, [&](std::byte* data, size_t bytes, size_t at) {
+      if (data != source + at) hvd::copy(data, source + at, bytes);
+    });
+  });
+}
 
 }  // namespace hvd

@@ -7,6 +7,7 @@
 
 #include "backends/loader.h"
 #include "base/log.h"
+#include "collectives/host_collectives.h"
 
 namespace hvd {
 
@@ -35,7 +36,7 @@ Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Con
   if (!loaded.ok()) return loaded.status();
   self->backends_ = std::move(*loaded);
   self->backends_.push_back(
-      std::make_unique<CpuBackend>([self](int32_t set) -> HostCollectives& { return self->collectives_of(set); }));
+      std::make_unique<CpuBackend>([self](int32_t set) -> Collectives& { return self->collectives_of(set); }));
   return executor;
 }
 
@@ -209,7 +210,7 @@ Status Executor::change_process_sets(Execution& execution) {
 // Everything that must be known before a backend runs.
 Status Executor::prepare(Execution& execution) {
   const Request& request = execution.plan.first();
-  collectives_of(request.process_set).channel().describe(request.name.c_str());
+  collectives_of(request.process_set).describe(request.name.c_str());
   if (rows_may_differ(request.kind)) {
     if (Status status = exchange_rows(execution); !status.ok()) return status;
   }
@@ -225,8 +226,8 @@ Status Executor::prepare(Execution& execution) {
 
 // allgather: every rank tells its rows of each tensor. alltoall: every rank tells what it sends to each rank.
 Status Executor::exchange_rows(Execution& execution) {
-  HostCollectives& collectives = collectives_of(execution.plan.first().process_set);
-  size_t ranks = static_cast<size_t>(collectives.channel().size());
+  Collectives& collectives = collectives_of(execution.plan.first().process_set);
+  size_t ranks = static_cast<size_t>(collectives.size());
   bool gather = execution.plan.first().kind == Kind::allgather;
   std::vector<int64_t> mine;
   for (Operation* operation : execution.operations) {
@@ -238,7 +239,7 @@ Status Executor::exchange_rows(Execution& execution) {
   std::vector<int64_t> all(mine.size() * ranks);
   Status status = collectives.allgather(std::as_bytes(std::span(mine)), reinterpret_cast<std::byte*>(all.data()));
   if (!status.ok()) return status;
-  size_t self = static_cast<size_t>(collectives.channel().position());
+  size_t self = static_cast<size_t>(collectives.position());
   for (size_t i = 0; i < execution.operations.size(); i++) {
     Operation& operation = *execution.operations[i];
     operation.received_rows.resize(ranks);

@@ -14,7 +14,7 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/cpu_backend.h"
-#include "collectives/host_collectives.h"
+#include "collectives/collectives.h"
 #include "engine/operation_table.h"
 #include "engine/timeline.h"
 #include "model/config.h"
@@ -76,13 +76,13 @@ class Executor {
   std::unique_ptr<Execution> take_execution();
   Status open_process_set(int32_t id, const std::vector<int32_t>& ranks);
   Backend* backend_for(const Plan& plan);
-  HostCollectives& collectives_of(int32_t process_set) { return *collectives_.at(process_set); }
+  Collectives& collectives_of(int32_t process_set) { return *collectives_.at(process_set); }
 
   World world_;
   Transport& transport_;
   OperationTable& operations_;
   std::function<void(const SubmissionRef&)> on_done_;
-  std::map<int32_t, std::unique_ptr<HostCollectives>> collectives_;
+  std::map<int32_t, std::unique_ptr<Collectives>> collectives_;
   std::vector<std::unique_ptr<Backend>> backends_;  // asked in order; the built-in one is last
   size_t one_shot_limit_;
 

@@ -137,7 +137,8 @@ class Transport {
   void ring_rank(int32_t rank);
   RankBlock& block_of(int32_t rank) const { return control_->ranks[rank]; }
   uint64_t slowest_reader() const;
-  bool move_mesh() { return mesh_ != nullptr && mesh_->is_busy() && mesh_->progress(); }
+  // After a failure nothing moves: the memory of what is still queued may be gone.
+  bool move_mesh() { return !failed() && mesh_ != nullptr && mesh_->is_busy() && mesh_->progress(); }
 
   HostGroup group_;
   TransportSettings settings_;

@@ -51,7 +51,7 @@ void CpuBackend::run(const Plan& plan, std::span<Operation* const> operations, D
 
 Status CpuBackend::execute(const Plan& plan, std::span<Operation* const> operations) {
   const Request& request = plan.first();
-  HostCollectives& collectives = collectives_of_(request.process_set);
+  Collectives& collectives = collectives_of_(request.process_set);
   switch (request.kind) {
     case Kind::allreduce: return allreduce(request, operations, collectives);
     case Kind::allgather: return allgather(operations, collectives);
@@ -72,8 +72,7 @@ std::vector<Segments>& CpuBackend::scratch(size_t count, std::vector<Segments>& 
   return lists;
 }
 
-Status CpuBackend::allreduce(const Request& request, std::span<Operation* const> operations,
-                             HostCollectives& collectives) {
+Status CpuBackend::allreduce(const Request& request, std::span<Operation* const> operations, Collectives& collectives) {
   if (request.reduce_op == ReduceOp::adasum) {
     DType dtype = request.dtype;
     if (dtype != DType::f16 && dtype != DType::bf16 && dtype != DType::f32 && dtype != DType::f64) {
@@ -84,7 +83,7 @@ Status CpuBackend::allreduce(const Request& request, std::span<Operation* const>
                               static_cast<size_t>(elements_of(request.shape)), dtype, request.prescale,
                               request.postscale);
   }
-  auto reduction = reduction_of(request, collectives.channel().size());
+  auto reduction = reduction_of(request, collectives.size());
   if (!reduction.ok()) return reduction.status();
   in_.clear();
   out_.clear();
@@ -95,8 +94,8 @@ Status CpuBackend::allreduce(const Request& request, std::span<Operation* const>
   return collectives.allreduce(in_, out_, *reduction);
 }
 
-Status CpuBackend::allgather(std::span<Operation* const> operations, HostCollectives& collectives) {
-  std::vector<Segments>& theirs = scratch(static_cast<size_t>(collectives.channel().size()), received_);
+Status CpuBackend::allgather(std::span<Operation* const> operations, Collectives& collectives) {
+  std::vector<Segments>& theirs = scratch(static_cast<size_t>(collectives.size()), received_);
   in_.clear();
   for (Operation* operation : operations) {
     in_.add(operation->input.data, operation->input.bytes());
@@ -111,9 +110,9 @@ Status CpuBackend::allgather(std::span<Operation* const> operations, HostCollect
   return collectives.allgather(in_, theirs);
 }
 
-Status CpuBackend::broadcast(const Request& request, Operation& operation, HostCollectives& collectives) {
+Status CpuBackend::broadcast(const Request& request, Operation& operation, Collectives& collectives) {
   int32_t root = operation.root_position;
-  bool is_root = root == collectives.channel().position();
+  bool is_root = root == collectives.position();
   TensorView& view = is_root ? operation.input : operation.output;
   if (Status status = collectives.broadcast(root, Segments(view.data, bytes_of(request))); !status.ok()) return status;
   if (is_root && operation.output.data != operation.input.data) {
@@ -122,8 +121,8 @@ Status CpuBackend::broadcast(const Request& request, Operation& operation, HostC
   return {};
 }
 
-Status CpuBackend::alltoall(Operation& operation, HostCollectives& collectives) {
-  size_t ranks = static_cast<size_t>(collectives.channel().size());
+Status CpuBackend::alltoall(Operation& operation, Collectives& collectives) {
+  size_t ranks = static_cast<size_t>(collectives.size());
   size_t row = static_cast<size_t>(row_elements_of(operation.input.shape)) * size_of(operation.input.dtype);
   std::vector<Segments>& sent = scratch(ranks, sent_);
   std::vector<Segments>& received = scratch(ranks, received_);
@@ -141,10 +140,10 @@ Status CpuBackend::alltoall(Operation& operation, HostCollectives& collectives) 
 }
 
 Status CpuBackend::reducescatter(const Request& request, std::span<Operation* const> operations,
-                                 HostCollectives& collectives) {
-  auto reduction = reduction_of(request, collectives.channel().size());
+                                 Collectives& collectives) {
+  auto reduction = reduction_of(request, collectives.size());
   if (!reduction.ok()) return reduction.status();
-  int32_t ranks = collectives.channel().size();
+  int32_t ranks = collectives.size();
   std::vector<Segments>& parts = scratch(static_cast<size_t>(ranks), sent_);
   out_.clear();
   for (Operation* operation : operations) {
@@ -153,7 +152,7 @@ Status CpuBackend::reducescatter(const Request& request, std::span<Operation* co
     for (int32_t p = 0; p < ranks; p++) {
       size_t bytes = static_cast<size_t>(share_of(operation->input.shape[0], p, ranks)) * row;
       parts[static_cast<size_t>(p)].add(from, bytes);
-      if (p == collectives.channel().position()) out_.add(operation->output.data, bytes);
+      if (p == collectives.position()) out_.add(operation->output.data, bytes);
       from += bytes;
     }
   }

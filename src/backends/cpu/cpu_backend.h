@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "backends/backend.h"
-#include "collectives/host_collectives.h"
+#include "collectives/collectives.h"
 
 namespace hvd {
 
 class CpuBackend : public Backend {
  public:
   // `collectives_of` gives the collectives of a process set this rank is in.
-  explicit CpuBackend(std::function<HostCollectives&(int32_t process_set)> collectives_of)
+  explicit CpuBackend(std::function<Collectives&(int32_t process_set)> collectives_of)
       : collectives_of_(std::move(collectives_of)) {}
 
   std::string_view name() const override { return "cpu"; }
@@ -23,14 +23,14 @@ class CpuBackend : public Backend {
 
  private:
   Status execute(const Plan& plan, std::span<Operation* const> operations);
-  Status allreduce(const Request& request, std::span<Operation* const> operations, HostCollectives& collectives);
-  Status allgather(std::span<Operation* const> operations, HostCollectives& collectives);
-  Status broadcast(const Request& request, Operation& operation, HostCollectives& collectives);
-  Status alltoall(Operation& operation, HostCollectives& collectives);
-  Status reducescatter(const Request& request, std::span<Operation* const> operations, HostCollectives& collectives);
+  Status allreduce(const Request& request, std::span<Operation* const> operations, Collectives& collectives);
+  Status allgather(std::span<Operation* const> operations, Collectives& collectives);
+  Status broadcast(const Request& request, Operation& operation, Collectives& collectives);
+  Status alltoall(Operation& operation, Collectives& collectives);
+  Status reducescatter(const Request& request, std::span<Operation* const> operations, Collectives& collectives);
   std::vector<Segments>& scratch(size_t count, std::vector<Segments>& lists);
 
-  std::function<HostCollectives&(int32_t process_set)> collectives_of_;
+  std::function<Collectives&(int32_t process_set)> collectives_of_;
   Segments in_, out_;  // kept from plan to plan, so that a steady state allocates nothing
   std::vector<Segments> sent_, received_;
 };

@@ -73,8 +73,8 @@ inline std::vector<int> run_groups(int32_t ranks, Where where, const std::functi
 
 struct RankContext {
   Transport& transport;
-  HostCollectives& collectives;
-  int32_t rank;
+  Collectives& collectives;
+  int32_t rank;  // position in the process set
   int32_t size;
 };
 
@@ -103,11 +103,24 @@ inline std::vector<int> run_ranks(int32_t ranks, Where where, const TransportSet
   });
 }
 
+// The sockets inside each host; the ranks come host by host.
+inline void connect_hosts(std::vector<LocalRank>& ranks) {
+  for (size_t first = 0; first < ranks.size();) {
+    size_t size = static_cast<size_t>(ranks[first].group.size);
+    std::vector<HostGroup> groups;
+    for (size_t i = first; i < first + size; i++) groups.push_back(std::move(ranks[i].group));
+    connect_groups(groups);
+    for (size_t i = 0; i < size; i++) ranks[first + i].group = std::move(groups[i]);
+    first += size;
+  }
+}
+
 // Runs body(transport, rank of the world) on threads that play the ranks of several hosts.
 inline void run_hosts(std::span<const int32_t> ranks_per_host, const TransportSettings& settings,
                       const std::function<void(Transport&, int32_t)>& body) {
   auto made = make_local_hosts(ranks_per_host);
   ASSERT_TRUE(made.ok()) << made.status().message();
+  connect_hosts(*made);
   std::vector<std::jthread> threads;
   for (LocalRank& mine : *made) {
     threads.emplace_back([&] {

@@ -1,13 +1,14 @@
-// The collectives against a serial reference: all dtypes, reduce operations and sizes, 1 to 9 ranks. Small staging
-// memory lets small tensors reach every path.
-#include "collectives/host_collectives.h"
+// Every implementation of Collectives against a serial reference: all dtypes, reduce operations and sizes, 1 to 9 ranks
+// of one host and process sets over several. Small staging memory lets small tensors reach every path.
+#include "collectives/collectives.h"
 
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstring>
 #include <random>
 
-#include "support/ranks.h"
+#include "support/sets.h"
 
 namespace hvd {
 namespace {
@@ -76,15 +77,26 @@ Segments pieces_of(Bytes& bytes, size_t width) {
   return pieces;
 }
 
-class Collectives : public testing::TestWithParam<std::tuple<int32_t, Where>> {
+struct Layout {
+  test::SetOfHosts set;
+  Where where = Where::threads;
+  bool one_host() const { return set.hosts.size() == 1; }
+};
+
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.set.hosts.size() << " hosts"; }
+
+class CollectivesTest : public testing::TestWithParam<Layout> {
  protected:
-  int32_t ranks() const { return std::get<0>(GetParam()); }
   void run(const std::function<void(RankContext)>& body) {
-    test::run_ranks(ranks(), std::get<1>(GetParam()), test::small_settings(), kOneShot, body);
+    const Layout& layout = GetParam();
+    if (layout.one_host())
+      test::run_ranks(layout.set.hosts[0], layout.where, test::small_settings(), kOneShot, body);
+    else
+      test::run_set(layout.set, body);
   }
 };
 
-TEST_P(Collectives, AllreduceGivesEveryRankTheReduction) {
+TEST_P(CollectivesTest, AllreduceGivesEveryRankTheReduction) {
   run([](RankContext context) {
     for (DType dtype : kAllTypes) {
       for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
@@ -107,7 +119,7 @@ TEST_P(Collectives, AllreduceGivesEveryRankTheReduction) {
   });
 }
 
-TEST_P(Collectives, AllreduceScalesBeforeAndAfter) {
+TEST_P(CollectivesTest, AllreduceScalesBeforeAndAfter) {
   run([](RankContext context) {
     for (DType dtype : kAllTypes) {
       if (!can_scale(dtype) || !can_reduce(dtype, ReduceOp::sum)) continue;
@@ -125,19 +137,24 @@ TEST_P(Collectives, AllreduceScalesBeforeAndAfter) {
   });
 }
 
-TEST_P(Collectives, FloatSumsHaveTheSameBitsAsTheSumInRankOrder) {
+// Numbers whose sum depends on the order of the additions.
+std::vector<float> wild_floats(int32_t rank, size_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) + 100 * static_cast<unsigned>(count));
+  std::normal_distribution<float> normal(0, 1e3f);
+  std::vector<float> floats(count);
+  for (float& x : floats) x = normal(random) * std::pow(10.f, static_cast<float>(random() % 9) - 4.f);
+  return floats;
+}
+
+class OneHostTest : public CollectivesTest {};  // several hosts are reduced each before they meet
+
+TEST_P(OneHostTest, FloatSumsHaveTheBitsOfTheSumInRankOrder) {
   run([](RankContext context) {
     for (size_t count : kCounts) {
-      std::vector<std::vector<float>> tensors;
-      for (int32_t rank = 0; rank < context.size; rank++) {
-        std::mt19937 random(static_cast<unsigned>(rank + 100 * count));
-        std::normal_distribution<float> normal(0, 1e3f);
-        auto& tensor = tensors.emplace_back(count);
-        for (float& x : tensor) x = normal(random) * std::pow(10.f, static_cast<float>(random() % 9) - 4.f);
-      }
-      std::vector<float> expected = tensors[0], mine = tensors[static_cast<size_t>(context.rank)];
+      std::vector<float> expected = wild_floats(0, count), mine = wild_floats(context.rank, count);
       for (int32_t rank = 1; rank < context.size; rank++) {
-        for (size_t i = 0; i < count; i++) expected[i] += tensors[static_cast<size_t>(rank)][i];
+        std::vector<float> theirs = wild_floats(rank, count);
+        for (size_t i = 0; i < count; i++) expected[i] += theirs[i];
       }
       Segments data(reinterpret_cast<std::byte*>(mine.data()), count * sizeof(float));
       ASSERT_TRUE(context.collectives.allreduce(data, data, {}).ok());
@@ -146,7 +163,28 @@ TEST_P(Collectives, FloatSumsHaveTheSameBitsAsTheSumInRankOrder) {
   });
 }
 
-TEST_P(Collectives, AllgatherTakesBlocksOfDifferentSizes) {
+TEST_P(CollectivesTest, FloatSumsHaveTheSameBitsOnEveryRankAndRun) {
+  run([](RankContext context) {
+    for (size_t count : kCounts) {
+      std::vector<float> first;
+      for (int repeat = 0; repeat < 3; repeat++) {
+        std::vector<float> mine = wild_floats(context.rank, count);
+        Segments data(reinterpret_cast<std::byte*>(mine.data()), count * sizeof(float));
+        ASSERT_TRUE(context.collectives.allreduce(data, data, {}).ok());
+        std::vector<float> all(count * static_cast<size_t>(context.size));
+        ASSERT_TRUE(
+            context.collectives.allgather(std::as_bytes(std::span(mine)), reinterpret_cast<std::byte*>(all.data()))
+                .ok());
+        if (repeat == 0) first = mine;
+        for (size_t i = 0; i < all.size(); i++) {
+          ASSERT_EQ(std::bit_cast<uint32_t>(all[i]), std::bit_cast<uint32_t>(first[i % count])) << count << " " << i;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CollectivesTest, AllgatherTakesBlocksOfDifferentSizes) {
   run([](RankContext context) {
     for (size_t base : {0, 1, 40, 700, 3000}) {
       auto size_of_rank = [&](int32_t rank) { return static_cast<size_t>((rank * 13) % 5) * base; };
@@ -163,7 +201,7 @@ TEST_P(Collectives, AllgatherTakesBlocksOfDifferentSizes) {
   });
 }
 
-TEST_P(Collectives, BroadcastBringsTheRootsBytes) {
+TEST_P(CollectivesTest, BroadcastBringsTheRootsBytes) {
   run([](RankContext context) {
     for (int32_t root = 0; root < context.size; root++) {
       for (size_t count : kCounts) {
@@ -175,7 +213,7 @@ TEST_P(Collectives, BroadcastBringsTheRootsBytes) {
   });
 }
 
-TEST_P(Collectives, AlltoallDeliversEveryPair) {
+TEST_P(CollectivesTest, AlltoallDeliversEveryPair) {
   run([](RankContext context) {
     for (size_t base : {0, 1, 30, 400, 2500}) {
       auto size_of_pair = [&](int32_t from, int32_t to) { return static_cast<size_t>((from * 3 + to * 5) % 4) * base; };
@@ -197,7 +235,7 @@ TEST_P(Collectives, AlltoallDeliversEveryPair) {
   });
 }
 
-TEST_P(Collectives, ReducescatterGivesEachRankItsPart) {
+TEST_P(CollectivesTest, ReducescatterGivesEachRankItsPart) {
   run([](RankContext context) {
     for (DType dtype : {DType::f32, DType::f16, DType::i64}) {
       for (size_t rows : {0, 1, 5, 100, 1201}) {
@@ -241,8 +279,18 @@ std::vector<double> adasum_reference(std::vector<std::vector<double>> vectors) {
   return vectors[0];
 }
 
-TEST_P(Collectives, AdasumFollowsItsRuleForAnyNumberOfRanks) {
-  run([](RankContext context) {
+// The members of each host, by position.
+std::vector<std::vector<int32_t>> groups_of(const test::SetOfHosts& set) {
+  std::vector<int32_t> host_of = test::hosts_of(set.hosts), members = set.members;
+  for (int32_t rank = 0; set.members.empty() && rank < static_cast<int32_t>(host_of.size()); rank++) {
+    members.push_back(rank);
+  }
+  return place(members, host_of, members[0]).hosts;
+}
+
+TEST_P(CollectivesTest, AdasumFollowsItsRuleInsideHostsAndThenBetweenThem) {
+  std::vector<std::vector<int32_t>> hosts = groups_of(GetParam().set);
+  run([&](RankContext context) {
     for (size_t count : {0, 1, 7, 300, 2000}) {
       std::vector<std::vector<double>> vectors;
       for (int32_t rank = 0; rank < context.size; rank++) {
@@ -252,17 +300,34 @@ TEST_P(Collectives, AdasumFollowsItsRuleForAnyNumberOfRanks) {
         for (double& x : vector) x = normal(random);
       }
       std::vector<double> mine = vectors[static_cast<size_t>(context.rank)], out(count);
-      std::vector<double> expected = adasum_reference(vectors);
+      std::vector<std::vector<double>> of_hosts;
+      for (const std::vector<int32_t>& members : hosts) {
+        std::vector<std::vector<double>> of_members;
+        for (int32_t p : members) of_members.push_back(vectors[static_cast<size_t>(p)]);
+        of_hosts.push_back(adasum_reference(of_members));
+      }
+      std::vector<double> expected = adasum_reference(of_hosts);
       ASSERT_TRUE(context.collectives
                       .adasum(reinterpret_cast<std::byte*>(mine.data()), reinterpret_cast<std::byte*>(out.data()),
-                              count, DType::f64, 1.0, 1.0)
+                              count, DType::f64, 2.0, 0.25)
                       .ok());
-      for (size_t i = 0; i < count; i++) ASSERT_NEAR(out[i], expected[i], 1e-9 * (1 + std::abs(expected[i]))) << count;
+      for (size_t i = 0; i < count; i++) {
+        ASSERT_NEAR(out[i], expected[i] / 2, 1e-9 * (1 + std::abs(expected[i]))) << count;
+      }
+      if (hosts.size() == 1 || GetParam().set.members.size() > 0) continue;
+      bool is_tree_of_ranks = std::all_of(hosts.begin(), hosts.end(), [&](const auto& members) {
+        return members.size() == hosts[0].size() && std::has_single_bit(members.size());
+      });
+      if (!is_tree_of_ranks) continue;
+      expected = adasum_reference(vectors);
+      for (size_t i = 0; i < count; i++) {
+        ASSERT_NEAR(out[i], expected[i] / 2, 1e-9 * (1 + std::abs(expected[i]))) << "over all ranks, " << count;
+      }
     }
   });
 }
 
-TEST_P(Collectives, MixedSequencesStayInStep) {
+TEST_P(CollectivesTest, MixedSequencesStayInStep) {
   run([](RankContext context) {
     std::mt19937 random(99);  // the same sequence on every rank
     for (int round = 0; round < 120; round++) {
@@ -293,11 +358,44 @@ TEST_P(Collectives, MixedSequencesStayInStep) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, Collectives, testing::Combine(testing::Range(1, 10), testing::Values(Where::threads)),
-                         [](const auto& test) { return std::to_string(std::get<0>(test.param)) + "ranks"; });
-INSTANTIATE_TEST_SUITE_P(Processes, Collectives,
-                         testing::Combine(testing::Values(2, 3, 5, 8), testing::Values(Where::processes)),
-                         [](const auto& test) { return std::to_string(std::get<0>(test.param)) + "ranks"; });
+std::vector<Layout> one_host(std::initializer_list<int32_t> sizes, Where where) {
+  std::vector<Layout> layouts;
+  for (int32_t size : sizes) layouts.push_back({.set = {.hosts = {size}}, .where = where});
+  return layouts;
+}
+
+std::string name_of_layout(const testing::TestParamInfo<Layout>& info) {
+  const test::SetOfHosts& set = info.param.set;
+  std::string name;
+  for (int32_t ranks : set.hosts) name += (name.empty() ? "" : "_") + std::to_string(ranks);
+  if (!set.members.empty()) name += "_members";
+  for (int32_t member : set.members) name += "_" + std::to_string(member);
+  return name + (set.flat ? "_flat" : "") + (info.param.one_host() ? "ranks" : "");
+}
+
+const auto kThreads = testing::ValuesIn(one_host({1, 2, 3, 4, 5, 6, 7, 8, 9}, Where::threads));
+const auto kProcesses = testing::ValuesIn(one_host({2, 3, 5, 8}, Where::processes));
+INSTANTIATE_TEST_SUITE_P(Threads, CollectivesTest, kThreads, name_of_layout);
+INSTANTIATE_TEST_SUITE_P(Threads, OneHostTest, kThreads, name_of_layout);
+INSTANTIATE_TEST_SUITE_P(Processes, CollectivesTest, kProcesses, name_of_layout);
+INSTANTIATE_TEST_SUITE_P(Processes, OneHostTest, kProcesses, name_of_layout);
+INSTANTIATE_TEST_SUITE_P(Hosts, CollectivesTest,
+                         testing::Values(Layout{{.hosts = {1, 1}}}, Layout{{.hosts = {2, 2}}},
+                                         Layout{{.hosts = {3, 2}}}, Layout{{.hosts = {1, 2, 3}}},
+                                         Layout{{.hosts = {2, 2, 2, 2}}}, Layout{{.hosts = {1, 1, 1, 1, 1}}}),
+                         name_of_layout);
+// Hosts without a member or with one; members of different hosts in any order.
+INSTANTIATE_TEST_SUITE_P(Subsets, CollectivesTest,
+                         testing::Values(Layout{{.hosts = {2, 2}, .members = {1, 3}}},
+                                         Layout{{.hosts = {3, 2}, .members = {4, 0, 3, 2}}},
+                                         Layout{{.hosts = {2, 1, 2}, .members = {0, 1, 3, 4}}},
+                                         Layout{{.hosts = {1, 2, 3}, .members = {5, 0, 2, 4, 1}}}),
+                         name_of_layout);
+INSTANTIATE_TEST_SUITE_P(Flat, CollectivesTest,
+                         testing::Values(Layout{{.hosts = {2, 2}, .flat = true}},
+                                         Layout{{.hosts = {1, 2, 3}, .flat = true}},
+                                         Layout{{.hosts = {3, 1}, .flat = true}}),
+                         name_of_layout);
 
 TEST(StoreChoice, FollowsTheMedianOfItsProbes) {
   StoreChoice choice;

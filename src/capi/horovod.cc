@@ -312,7 +312,7 @@ hvd_code hvd_take_result(hvd_handle handle, int32_t index, hvd_tensor* output) {
     if (operation.output.bytes() > 0 && operation.owned_output == nullptr) {
       return {Code::invalid_argument, "the output's memory does not belong to the engine"};
     }
-    operation.owned_output.release();
+    (void)operation.owned_output.release();  // the caller's now, for hvd_free
     return {};
   });
 }

@@ -282,7 +282,7 @@ Backend* Executor::backend_for(const Plan& plan) {
 
 void Executor::start(std::unique_ptr<Execution> execution) {
   Execution* running = execution.release();  // owned by `done` from here on
-  auto done = [this, running](Status status) {
+  auto done = [this, running](const Status& status) {
     std::unique_ptr<Execution> owner(running);
     finish(*running, status);
     retire(std::move(owner));

@@ -82,7 +82,7 @@ class Timeline::State {
   State(std::unique_ptr<TraceFile> file, std::string path, bool mark_cycles, TimePoint start)
       : path_(std::move(path)), mark_cycles_(mark_cycles), start_(start), file_(std::move(file)) {
     queue_.events.reserve(kQueueCapacity);
-    writer_ = std::jthread([this](std::stop_token stop) { run(stop); });
+    writer_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
 
   const std::string& path() const { return path_; }
@@ -192,7 +192,7 @@ class Timeline::State {
     return &added->second;
   }
 
-  void run(std::stop_token stop) {
+  void run(const std::stop_token& stop) {
     ::pthread_setname_np(::pthread_self(), "hvd-timeline");
     try {
       Batch batch;

@@ -46,7 +46,8 @@ std::vector<std::string> worker_environment(char* const* inherited, const Variab
   all["PYTHONUNBUFFERED"] = "1";
   all["_HOROVOD_SECRET_KEY"] = meeting.key;
   std::vector<std::string> strings;
-  for (const auto& [name, value] : all) strings.push_back(name + "=" + value);
+  strings.reserve(all.size());
+  for (const auto& [name, value] : all) strings.push_back(fmt::format("{}={}", name, value));
   return strings;
 }
 

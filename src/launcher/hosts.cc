@@ -35,7 +35,9 @@ Result<std::vector<Host>> parse_hosts(std::string_view text) {
     size_t end = std::min(text.find(',', begin), text.size());
     auto host = parse_host(text.substr(begin, end - begin));
     if (!host.ok()) return host.status();
-    auto same = std::find_if(hosts.begin(), hosts.end(), [&](const Host& other) { return other.name == host->name; });
+    auto same = std::find_if(hosts.begin(), hosts.end(), [&](const Host& other) {
+      return other.name == host->name || (is_local(other) && is_local(*host));
+    });
     if (same == hosts.end()) {
       hosts.push_back(*host);
     } else {

@@ -16,7 +16,8 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-// "a:2,b:4"; a host named twice has the sum of its slots.
+// "a:2,b:4"; a host named twice has the sum of its slots and the name given first. This machine is one host, whatever
+// it is called: ranks that share memory have to agree on who is with them.
 Result<std::vector<Host>> parse_hosts(std::string_view text);
 
 bool is_local(const Host& host);

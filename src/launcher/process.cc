@@ -31,6 +31,7 @@ Result<Pipe> make_pipe() {
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> list;
+  list.reserve(strings.size() + 1);
   for (const std::string& text : strings) list.push_back(const_cast<char*>(text.c_str()));
   list.push_back(nullptr);
   return list;

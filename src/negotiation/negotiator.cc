@@ -161,7 +161,7 @@ Negotiator::Negotiator(int32_t world_size) : state_(std::make_unique<State>(worl
 Negotiator::~Negotiator() = default;
 
 void Negotiator::announce(const Request& request) { state_->announce(request); }
-void Negotiator::announce_shutdown(std::string reason) { state_->announce_shutdown(reason); }
+void Negotiator::announce_shutdown(const std::string& reason) { state_->announce_shutdown(reason); }
 ByteView Negotiator::outgoing() const { return state_->outgoing(); }
 void Negotiator::clear_outgoing() { state_->clear_outgoing(); }
 Status Negotiator::receive(ByteView message, std::vector<Decision>& out) { return state_->receive(message, out); }

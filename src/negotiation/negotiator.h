@@ -22,7 +22,7 @@ class Negotiator {
   // Queues a request of this rank. The name must not be in flight in its process set.
   void announce(const Request& request);
   // Queues the wish to end communication on all ranks.
-  void announce_shutdown(std::string reason);
+  void announce_shutdown(const std::string& reason);
 
   // The queued message, empty if there is none; clear_outgoing() once it has been handed to the transport.
   ByteView outgoing() const;

@@ -34,15 +34,6 @@ def test_placement(environments):
         assert worker["PYTHONUNBUFFERED"] == "1"
 
 
-def test_two_names_are_two_hosts(environments):
-    workers = environments("-np", "3", "-H", "localhost:2,127.0.0.1:1")
-    places = [
-        tuple(int(worker[f"HOROVOD_{name}"]) for name in ("LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"))
-        for worker in workers
-    ]
-    assert places == [(0, 2, 0, 2), (1, 2, 0, 1), (0, 1, 1, 2)]
-
-
 def test_meeting_point_is_shared_and_new_for_every_job(environments):
     first, second = environments("-np", "2"), environments("-np", "2")
     for name in ("HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "_HOROVOD_SECRET_KEY"):

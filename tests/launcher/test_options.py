@@ -107,6 +107,13 @@ def test_names_of_this_machine(run, name):
     assert sorted(result.stdout.decode().split()) == [f"[0]<stdout>:{name}", f"[1]<stdout>:{name}"]
 
 
+@pytest.mark.parametrize("second", ["127.0.0.1", socket.gethostname(), "localhost"])
+def test_names_of_this_machine_are_one_host(run, second):
+    show = "echo $HOROVOD_HOSTNAME $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE $HOROVOD_CROSS_RANK/$HOROVOD_CROSS_SIZE"
+    result = run("-np", "3", "-H", f"localhost:2,{second}:1", "sh", "-c", show)
+    assert sorted(result.stdout.decode().splitlines()) == [f"[{i}]<stdout>:localhost {i}/3 0/1" for i in range(3)]
+
+
 def test_remote_hosts_are_refused(run):
     refused(run("-np", "2", "-H", "localhost:1,far.example:1", "true"), "host far.example", "not supported yet")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from horovod._generic.compression import Compressor, NoneCompressor
@@ -21,19 +21,30 @@ class Gathering(Submission[T]):
     def _take(self, native: int, index: int, like: T) -> T:
         return self._tensors.adopt(take_result(native, index), like)
 
+    def _taker(self, tensors: Sequence[T], grouped: bool) -> Callable[[int], Any]:
+        def result(native: int) -> Any:
+            outputs = tuple(self._take(native, i, tensor) for i, tensor in enumerate(tensors))
+            return outputs if grouped else outputs[0]
+
+        return result
+
     # ---- allgather
 
     def _allgather(
         self, tensors: Sequence[T], name: str | None, process_set: ProcessSet, wait_follows: bool, grouped: bool
     ) -> tuple[int, Pending]:
-        def result(native: int) -> Any:
-            outputs = tuple(self._take(native, i, tensor) for i, tensor in enumerate(tensors))
-            return outputs if grouped else outputs[0]
-
         verb = "grouped_allgather" if grouped else "allgather"
         sources = [self._tensors.view(tensor) for tensor in tensors]
         return self._submit(
-            wait_follows, Kind.ALLGATHER, verb, name, process_set, sources, None, result, grouped=grouped
+            wait_follows,
+            Kind.ALLGATHER,
+            verb,
+            name,
+            process_set,
+            sources,
+            None,
+            self._taker(tensors, grouped),
+            grouped=grouped,
         )
 
     def allgather(self, tensor: T, name: str | None = None, process_set: ProcessSet = global_process_set) -> T:
@@ -103,14 +114,19 @@ class Gathering(Submission[T]):
         wait_follows: bool,
         grouped: bool,
     ) -> tuple[int, Pending]:
-        def result(native: int) -> Any:
-            outputs = tuple(self._take(native, i, tensor) for i, tensor in enumerate(tensors))
-            return outputs if grouped else outputs[0]
-
         verb = "grouped_reducescatter" if grouped else "reducescatter"
         sources = [self._tensors.view(tensor) for tensor in tensors]
         return self._submit(
-            wait_follows, Kind.REDUCESCATTER, verb, name, process_set, sources, None, result, reduction, grouped=grouped
+            wait_follows,
+            Kind.REDUCESCATTER,
+            verb,
+            name,
+            process_set,
+            sources,
+            None,
+            self._taker(tensors, grouped),
+            reduction,
+            grouped=grouped,
         )
 
     def reducescatter(

@@ -2,12 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -17,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/killed_writer.h"
 #include "engine/temporary_directory.h"
 
 namespace hvd {
@@ -262,29 +258,16 @@ TEST_F(TimelineTest, TheFileIsValidWheneverTheProcessIsKilled) {
   std::mt19937 random(5);
   size_t most = 0;
   for (int round = 0; round < 40; round++) {
-    std::array<int, 2> started{};
-    ASSERT_EQ(::pipe(started.data()), 0);
-    pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that fails leaves nothing behind
+    const std::chrono::microseconds moment(random() % 60000);
+    ASSERT_NO_FATAL_FAILURE(kill_while_working(moment, [this](const auto& started) {
       auto timeline = Timeline::create(path_, true, 0);
-      if (!timeline.ok() || ::write(started[1], "", 1) != 1) ::_exit(1);
+      if (!timeline.ok() || !started()) return;
       for (int i = 0;; i++) {
         std::string name = "tensor." + std::to_string(i % 100);
         (*timeline)->start(name, Kind::allreduce, false);
         (*timeline)->end(name, DType::f32, {i});
       }
-    }
-    char byte = 1;
-    ASSERT_EQ(::read(started[0], &byte, 1), 1);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60000));  // the moment of the kill
-    ASSERT_EQ(::kill(child, SIGKILL), 0);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
-    ::close(started[0]);
-    ::close(started[1]);
+    }));
     most = std::max(most, read().size());
   }
   EXPECT_GT(most, 100u);  // some were killed while they were writing

@@ -2,19 +2,14 @@
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
-#include <thread>
 
+#include "engine/killed_writer.h"
 #include "engine/temporary_directory.h"
 
 namespace hvd {
@@ -82,28 +77,14 @@ TEST(TraceFile, IsCompleteWheneverItsWriterIsKilled) {
   std::string path = directory.file("trace.json");
   std::mt19937 random(11);
   for (int round = 0; round < 40; round++) {
-    std::array<int, 2> started{};
-    ASSERT_EQ(::pipe(started.data()), 0);
-    pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that fails leaves nothing behind
+    const std::chrono::microseconds moment(random() % 3000);
+    ASSERT_NO_FATAL_FAILURE(kill_while_working(moment, [&path](const auto& started) {
       auto file = TraceFile::create(path);
       for (int number = 0; file.ok(); number++) {
-        if (!(*file)->append(event_of_size(1300 + number % 50, number)).ok() || !(*file)->flush().ok()) break;
-        if (number == 0 && ::write(started[1], "", 1) != 1) break;
+        if (!(*file)->append(event_of_size(1300 + number % 50, number)).ok() || !(*file)->flush().ok()) return;
+        if (number == 0 && !started()) return;
       }
-      ::_exit(1);
-    }
-    char byte = 1;
-    ASSERT_EQ(::read(started[0], &byte, 1), 1);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));  // the moment of the kill
-    ASSERT_EQ(::kill(child, SIGKILL), 0);
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status));
-    ::close(started[0]);
-    ::close(started[1]);
+    }));
     Json events = read_json(path);
     ASSERT_GE(events.size(), 1u);
     EXPECT_EQ(events.back().at("n"), events.size() - 1);

@@ -31,20 +31,15 @@ def test_ranks_that_never_come_are_named() -> None:
 
 def duplicates() -> None:
     first, again, world = hvd.ProcessSet([0]), hvd.ProcessSet([0]), hvd.ProcessSet([0, 1])
-    say(failure(lambda: hvd.init(process_sets=[first, again])))
-    say(f"initialized: {hvd.is_initialized()}")
-    hvd.init(process_sets=[first])
-    say(f"id: {first.process_set_id}")
-    assert hvd.allreduce(np.array(1.0), op=hvd.Sum) == 2
-    hvd.barrier()
-    hvd.shutdown()
-    say(failure(lambda: hvd.init(process_sets=[first, world])))
-    say(f"initialized: {hvd.is_initialized()}")
-    hvd.init(process_sets=[first])
-    say(f"id: {first.process_set_id}")
-    assert hvd.allreduce(np.array(1.0), op=hvd.Sum) == 2
-    hvd.barrier()
-    hvd.shutdown()
+    for second in (again, world):
+        wrong = [first, second]
+        say(failure(lambda wrong=wrong: hvd.init(process_sets=wrong)))  # type: ignore[misc]
+        say(f"initialized: {hvd.is_initialized()}")
+        hvd.init(process_sets=[first])
+        say(f"id: {first.process_set_id}")
+        assert hvd.allreduce(np.array(1.0), op=hvd.Sum) == 2
+        hvd.barrier()
+        hvd.shutdown()
 
 
 def test_duplicate_process_sets_are_refused_but_the_world_stands() -> None:

@@ -249,11 +249,12 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
     if (rung == 1 && now > start + kPatience) ring_owed(Ringing::now), rung++;
   };
   while (now < start + settings_.spin) {
-    for (int i = 0; i < 32; i++) {
+    bool moves = mesh_is_busy();
+    for (int i = 0; i < (moves ? 1 : 32); i++) {
       if (ready()) return {};
       relax();
     }
-    move_mesh();
+    if (moves && mesh_->progress() && ready()) return {};
     now = Clock::now();
     ring_in_time();
     if (now >= until) return {};
@@ -278,17 +279,22 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
     activity.store(Activity::blocked, std::memory_order_seq_cst);
     control_->blocked.fetch_add(1, std::memory_order_seq_cst);
     ring_owed(Ringing::leaving);
+    bool can_sleep = mesh_ == nullptr || mesh_->arm();
     bool is_ready = ready();
-    if (!is_ready && !failed()) {
+    if (can_sleep && !is_ready && !failed()) {
       TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;
       sleeper_.wait(std::min({until, warn_at, give_up, retry}));
     }
+    if (mesh_ != nullptr) mesh_->disarm();
     control_->blocked.fetch_sub(1, std::memory_order_seq_cst);
     activity.store(Activity::driving, std::memory_order_seq_cst);
     answer_bell();
     flush();
-    move_mesh();
-    if (is_ready || ready()) return {};
+    // A predicate may take what it finds: it is not asked again once it was true.
+    do {
+      is_ready = is_ready || ready();
+    } while (!is_ready && move_mesh());
+    if (is_ready) return {};
     if (failed()) return failure();
     TimePoint now = Clock::now();
     if (now >= until) return {};
@@ -309,6 +315,7 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
 // ---- failure ----
 
 void Transport::check_peers() {
+  if (mesh_ != nullptr) mesh_->check_peers();
   std::lock_guard lock(peers_mutex_);
   for (size_t peer = 0; peer < group_.sockets.size(); peer++) {
     UniqueFd& socket = group_.sockets[peer];
@@ -332,6 +339,7 @@ void Transport::say_goodbye() {
   for (const UniqueFd& socket : group_.sockets) {
     if (socket) ::send(socket.get(), &kGoodbye, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
+  if (mesh_ != nullptr) mesh_->say_goodbye();
 }
 
 void Transport::abort(const Status& status) {
@@ -360,6 +368,7 @@ std::vector<int> Transport::descriptors() const {
   for (const UniqueFd& socket : group_.sockets) {
     if (socket) fds.push_back(socket.get());
   }
+  if (mesh_ != nullptr) mesh_->list_descriptors(fds);
   return fds;
 }
 

@@ -75,7 +75,8 @@ class Transport {
   // name the wait for reports.
   template <class Ready>
   Status wait_until(Ready&& ready, TimePoint until, const char* what = nullptr, int32_t for_rank = -1) {
-    for (int i = 0; i < quick_spins_; i++) {
+    int looks = mesh_is_busy() ? 1 : quick_spins_;  // bytes of the mesh do not move while we only look
+    for (int i = 0; i < looks; i++) {
       if (ready()) return {};
       relax();
     }
@@ -135,7 +136,8 @@ class Transport {
   void ring_rank(int32_t rank);
   RankBlock& block_of(int32_t rank) const { return control_->ranks[rank]; }
   uint64_t slowest_reader() const;
-  bool move_mesh() { return mesh_ != nullptr && mesh_->is_busy() && mesh_->progress(); }
+  bool mesh_is_busy() const { return mesh_ != nullptr && mesh_->is_busy(); }
+  bool move_mesh() { return mesh_is_busy() && mesh_->progress(); }
 
   HostGroup group_;
   TransportSettings settings_;

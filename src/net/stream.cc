@@ -1,7 +1,9 @@
 #include "net/stream.h"
 
+#include <fmt/core.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace hvd {
@@ -12,24 +14,23 @@ class PlainStream : public Stream {
   explicit PlainStream(UniqueFd socket) : socket_(std::move(socket)) {}
 
   Result<size_t> read(std::span<std::byte> into) override {
-    ssize_t got = ::recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT);
-    if (got > 0) return static_cast<size_t>(got);
-    if (got == 0 && !into.empty()) return Status(Code::peer_lost, "the connection was closed");
-    return moved_nothing();
+    if (into.empty()) return size_t{0};
+    return moved(::recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT), true);
   }
   Result<size_t> write(ByteView from) override {
-    ssize_t sent = ::send(socket_.get(), from.data(), from.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent >= 0) return static_cast<size_t>(sent);
-    return moved_nothing();
+    return moved(::send(socket_.get(), from.data(), from.size(), MSG_DONTWAIT | MSG_NOSIGNAL), false);
   }
   int descriptor() const override { return socket_.get(); }
   bool has_buffered() const override { return false; }
 
  private:
-  static Result<size_t> moved_nothing() {
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return size_t{0};
-    return Status(Code::peer_lost, std::strerror(errno));
+  static Result<size_t> moved(ssize_t count, bool zero_is_end) {
+    if (count > 0 || (count == 0 && !zero_is_end)) return static_cast<size_t>(count);
+    if (count == 0) return Status(Code::peer_lost, "connection closed by the peer");
+    if (errno == EAGAIN || errno == EINTR) return size_t{0};
+    return Status(Code::peer_lost, fmt::format("connection lost: {}", std::strerror(errno)));
   }
+
   UniqueFd socket_;
 };
 

@@ -1,7 +1,10 @@
-// A connected, authenticated, ordered byte stream to another process: a socket, plain or under TLS. Never blocks.
-// Thread rule: one caller at a time.
+// A connected, authenticated, ordered byte stream to another process: a socket, plain (here) or under TLS (tls.h).
+// Never blocks. Wait with epoll, edge-triggered (EPOLLIN | EPOLLOUT | EPOLLET), and try both directions after every
+// event: under TLS a write may wait for bytes of the peer, and a read for room to send.
+// Thread rule: one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 
@@ -15,13 +18,13 @@ class Stream {
  public:
   virtual ~Stream() = default;
   // Move what can be moved now and say how much; 0: nothing at the moment. Not ok (peer_lost): the stream has ended,
-  // with the reason.
+  // with the reason. What a write did not take is offered again, first, by the next one.
   virtual Result<size_t> read(std::span<std::byte> into) = 0;
   virtual Result<size_t> write(ByteView from) = 0;
   virtual int descriptor() const = 0;
   virtual bool has_buffered() const = 0;  // TLS: bytes wait although the descriptor may not be readable
 };
 
-std::unique_ptr<Stream> make_plain_stream(UniqueFd socket);
+std::unique_ptr<Stream> make_plain_stream(UniqueFd socket);  // a connected stream socket, already non-blocking
 
 }  // namespace hvd

@@ -66,6 +66,19 @@ class Transport {
     return wait_until([&] { return mesh_->is_done(ticket); }, kNever, what, ticket.peer);
   }
 
+  // ---- beyond this host ----
+  // Wakes who sleeps when the descriptor becomes readable. Who drives must read it then; while somebody drives it wakes
+  // nobody, unless the driver itself sleeps.
+  Status watch(int descriptor);
+  void unwatch(int descriptor);
+  // Called by a driver that is about to sleep inside a wait, with the time; returns when it wants to be called again.
+  // Keeps the control links going while a collective takes long. Must not wait.
+  void set_chores(std::function<TimePoint(TimePoint)> chores) { chores_ = std::move(chores); }
+  // A process that is stopped keeps its sockets. In worlds that span hosts every rank beats about once a second, and
+  // the root looks as often: not ok (peer_lost) names a rank of this host that has not for `limit`.
+  void beat();
+  Status find_silent(TimePoint now, Duration limit);
+
   // ---- waiting ----
   void enter();  // this thread drives from now on
   // Nobody does. `pause`: this thread is likely to be back soon. True: a message has arrived that nobody will ring for,
@@ -146,6 +159,13 @@ class Transport {
   ControlBlock* control_;
   Sleeper sleeper_;
   std::unique_ptr<Mesh> mesh_;
+  std::function<TimePoint(TimePoint)> chores_;
+  struct Pulse {
+    uint64_t beats = 0;
+    TimePoint changed{};
+  };
+  std::vector<Pulse> pulses_;  // root, by rank
+  TimePoint pulses_at_{};      // looked at; long ago: we were away ourselves and judge nobody
   std::map<int32_t, std::unique_ptr<Channel>> channels_;
   std::map<size_t, size_t> used_ranges_;  // staging ranges of the memory object: offset -> end
   uint64_t channels_opened_ = 0;          // the same on every rank: channels are opened in the order of plans
@@ -155,8 +175,8 @@ class Transport {
   Bytes unsent_;                // frames on their way into the ring
   size_t unsent_sent_ = 0;      // how much of them is in it
   uint64_t slowest_known_ = 0;  // every reader of our ring has come at least this far
-  FrameReader down_frame_;
-  std::vector<FrameReader> up_frames_;
+  RingReader down_frame_;
+  std::vector<RingReader> up_frames_;
   uint64_t down_read_ = 0;
   bool owed_up_ = false, owed_down_ = false;  // peers may need a bell for a message of ours
   bool owed_data_ = false;                    // or, if they are blocked, for what we posted in a channel

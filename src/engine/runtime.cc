@@ -105,9 +105,9 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
     if (!created.ok()) return created.status();
     memory = std::move(*created);
   }
-  auto group = meet_on_host(*world, std::move(memory), seconds(config->start_timeout));
-  if (!group.ok()) return group.status();
-  auto engine = Engine::create(*world, *config, std::move(*group));
+  auto met = meet_on_host(*world, std::move(memory), 0, Clock::now() + seconds(config->start_timeout));
+  if (!met.ok()) return met.status();
+  auto engine = Engine::create(*world, *config, std::move(met->group));
   if (!engine.ok()) return engine.status();
   dynamic_process_sets_ = config->dynamic_process_sets;
   return std::shared_ptr<Engine>(std::move(*engine));

@@ -23,6 +23,11 @@ ControlLink::ControlLink(std::unique_ptr<Stream> stream, std::string peer, Contr
       heard_at_(now),
       looked_at_(now) {}
 
+void ControlLink::set_limits(ControlLinkSettings settings, TimePoint now) {
+  settings_ = settings;
+  heard_at_ = looked_at_ = now;
+}
+
 void ControlLink::append(Kind kind, ByteView body) {
   if (is_over_) return;
   uint32_t length = static_cast<uint32_t>(body.size());

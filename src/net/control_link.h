@@ -32,6 +32,9 @@ class ControlLink {
   void send(ByteView message);
   void spread(const Status& failure);  // the world has failed; at most once, later ones are left out
   void say_goodbye();
+  void set_peer(std::string name) { peer_ = std::move(name); }
+  // From now on; what was silent before does not count.
+  void set_limits(ControlLinkSettings settings, TimePoint now);
   bool has_unsent() const { return sent_ < outgoing_.size(); }
 
   // Not ok (peer_lost, naming the peer and why): the link is over, and every later call says so too. What came before

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/joined.h"
-#include "net/interfaces.h"
 
 namespace hvd {
 namespace {
@@ -27,6 +26,11 @@ Result<SocketAddress> peer_address(int descriptor) {
   RawAddress raw;
   if (::getpeername(descriptor, raw.get(), &raw.length) != 0) return system_error("cannot name a peer", "");
   return address_of(raw.get());
+}
+
+bool is_complete(const std::vector<std::unique_ptr<Stream>>& stripes) {
+  return !stripes.empty() &&
+         std::none_of(stripes.begin(), stripes.end(), [](const auto& stream) { return stream == nullptr; });
 }
 
 }  // namespace
@@ -122,10 +126,8 @@ Status Dialer::advance(int32_t peer, Opening& opening, TimePoint now) {
 }
 
 Status Dialer::check_called(int32_t peer, Opening& opening, TimePoint now) {
-  if (auto found = arrived_.find(peer); found != arrived_.end()) {
-    for (std::unique_ptr<Stream>& stream : found->second) {
-      if (stream == nullptr) return {};
-    }
+  auto found = arrived_.find(peer);
+  if (found != arrived_.end() && is_complete(found->second)) {
     opening.stripes = std::move(found->second);
     arrived_.erase(found);
     return {};
@@ -140,11 +142,6 @@ Status Dialer::check_called(int32_t peer, Opening& opening, TimePoint now) {
                       }())};
 }
 
-bool Dialer::is_complete(const Opening& opening) const {
-  return !opening.stripes.empty() && std::none_of(opening.stripes.begin(), opening.stripes.end(),
-                                                  [](const auto& stream) { return stream == nullptr; });
-}
-
 std::optional<Dialer::Opened> Dialer::poll(TimePoint now) {
   poller_.wait();
   std::vector<Accepted> accepted;
@@ -154,7 +151,7 @@ std::optional<Dialer::Opened> Dialer::poll(TimePoint now) {
   for (auto& [peer, opening] : openings_) {
     Status status = peer > settings_.rank ? advance(peer, opening, now) : check_called(peer, opening, now);
     if (!status.ok()) opened.emplace(Opened{peer, status});
-    if (status.ok() && is_complete(opening)) {
+    if (status.ok() && is_complete(opening.stripes)) {
       for (auto& stream : opening.stripes) choose_congestion(stream->descriptor(), settings_.congestion);
       opened.emplace(Opened{peer, std::move(opening.stripes)});
     }
@@ -170,7 +167,9 @@ void Dialer::set_alarm() {
   TimePoint next = kNever;
   for (const auto& [peer, opening] : openings_) {
     bool is_new = peer > settings_.rank && opening.connectors.empty();
-    next = std::min(next, is_new || is_complete(opening) || arrived_.contains(peer) ? TimePoint{} : opening.deadline);
+    auto found = arrived_.find(peer);
+    bool is_there = is_complete(opening.stripes) || (found != arrived_.end() && is_complete(found->second));
+    next = std::min(next, is_new || is_there ? TimePoint{} : opening.deadline);
   }
   poller_.set_alarm(next);
 }

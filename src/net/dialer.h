@@ -15,6 +15,7 @@
 #include "net/acceptor.h"
 #include "net/connector.h"
 #include "net/host_table.h"
+#include "net/interfaces.h"
 
 namespace hvd {
 
@@ -34,7 +35,8 @@ class Dialer {
                                                 const std::vector<HostRecord>& hosts, Credentials credentials,
                                                 DialerSettings settings);
 
-  void open(int32_t peer, TimePoint now);  // once per peer; poll() tells the outcome
+  void open(int32_t peer, TimePoint now);                              // once per peer; poll() tells the outcome
+  void set_timeout(Duration timeout) { settings_.timeout = timeout; }  // of what is opened from now on
   bool is_busy() const { return !openings_.empty(); }
   int descriptor() const { return poller_.descriptor(); }  // readable when poll() has something to do
 
@@ -61,7 +63,6 @@ class Dialer {
   Status advance(int32_t peer, Opening& opening, TimePoint now);
   Status check_called(int32_t peer, Opening& opening, TimePoint now);
   void take_in(std::vector<Accepted> accepted);
-  bool is_complete(const Opening& opening) const;
   void set_alarm();
 
   Poller poller_;

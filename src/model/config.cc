@@ -19,13 +19,20 @@ namespace {
 struct Negated {  // true switches the flag off
   bool* flag;
 };
+struct Strict {  // 0 or 1 and nothing else: a slip must not switch protection off
+  bool* flag;
+};
 struct HexKey {
   std::string* digits;
 };
+struct Names {  // several knobs may add to the same ones
+  std::vector<std::string>* names;
+};
 
 // Where a knob's value goes; the type also says how its text is read.
-using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*, Negated,
-                          std::string*, HexKey, std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
+using Slot =
+    std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*, Negated, Strict,
+                 std::string*, HexKey, Names, std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
 
 struct Range {
   double low = 0, high = 0;  // both allowed; every bound is a whole number below 2^53, so exact
@@ -71,6 +78,15 @@ constexpr Knob kKnobs[] = {
      "Key of the job, which authenticates every connection; the launcher sets it."},
     {"HOROVOD_START_TIMEOUT", [](Config& c) -> Slot { return &c.start_timeout; }, {0, kMaxSeconds},
      "Seconds that the ranks have to find each other."},
+
+    {"HOROVOD_TLS", [](Config& c) -> Slot { return Strict{&c.tls}; }, {},
+     "Encrypt every connection between hosts, control and data, with TLS 1.3; the same on all ranks."},
+    {"_HOROVOD_TLS_IDENTITY", [](Config& c) -> Slot { return HexKey{&c.tls_identity}; }, {},
+     "Certificate of the job and its private key, PEM in hexadecimal; the launcher sets it."},
+    {"HOROVOD_NETWORK_INTERFACES", [](Config& c) -> Slot { return Names{&c.network_interfaces}; }, {},
+     "Network interfaces to listen on and to publish the addresses of; unset means all."},
+    {"HOROVOD_GLOO_IFACE", [](Config& c) -> Slot { return Names{&c.network_interfaces}; }, {},
+     "The same, under the name that scripts know; the names of both count."},
 
     {"HOROVOD_FUSION_THRESHOLD", [](Config& c) -> Slot { return &c.fusion_threshold; }, {0, kMaxBytes},
      "Tensors are fused up to this many bytes; 0 switches fusion off."},
@@ -196,6 +212,11 @@ struct Reader {
     *out.flag = !read_flag(value);
     return true;
   }
+  bool operator()(Strict out) const {
+    std::string_view text = value;
+    *out.flag = text == "1";
+    return text == "1" || text == "0";
+  }
   bool operator()(std::string* out) const {
     *out = value;
     return true;
@@ -203,6 +224,12 @@ struct Reader {
   bool operator()(HexKey out) const {
     *out.digits = value;
     return is_hex(value);
+  }
+  bool operator()(Names out) const {
+    for (const std::string& name : split(value, ',')) {
+      if (std::find(out.names->begin(), out.names->end(), name) == out.names->end()) out.names->push_back(name);
+    }
+    return true;
   }
   bool operator()(std::vector<std::string>* out) const {
     *out = split(value, ':');
@@ -233,8 +260,10 @@ struct RangeText {
   }
   std::string operator()(bool*) const { return "0 or 1"; }
   std::string operator()(Negated) const { return "0 or 1"; }
+  std::string operator()(Strict) const { return "0 or 1"; }
   std::string operator()(std::string*) const { return "text"; }
   std::string operator()(HexKey) const { return "an even number of hexadecimal digits"; }
+  std::string operator()(Names) const { return "names separated by commas"; }
   std::string operator()(std::vector<std::string>*) const { return "paths separated by colons"; }
   std::string operator()(std::vector<int32_t>*) const { return text_of(range) + ", separated by commas"; }
   std::string operator()(LogLevel*) const { return joined(kLogLevels, ", "); }
@@ -252,8 +281,10 @@ struct DefaultText {
   }
   std::string operator()(bool* value) const { return *value ? "1" : "0"; }
   std::string operator()(Negated value) const { return *value.flag ? "0" : "1"; }
+  std::string operator()(Strict value) const { return *value.flag ? "1" : "0"; }
   std::string operator()(std::string* value) const { return *value; }
   std::string operator()(HexKey value) const { return *value.digits; }
+  std::string operator()(Names value) const { return joined(*value.names, ","); }
   std::string operator()(std::vector<std::string>* value) const { return joined(*value, ":"); }
   std::string operator()(std::vector<int32_t>* value) const { return joined(*value, ","); }
   std::string operator()(LogLevel* value) const { return std::string(kLogLevels[static_cast<size_t>(*value)]); }

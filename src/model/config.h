@@ -24,6 +24,11 @@ struct Config {
   std::string secret_key;     // hex; the job's key
   double start_timeout = 30;  // seconds to form the world
 
+  // Connections between hosts.
+  bool tls = false;
+  std::string tls_identity;                     // hex; the job's certificate and its private key
+  std::vector<std::string> network_interfaces;  // empty: all
+
   // Negotiation.
   std::optional<int64_t>
       fusion_threshold;  // nullopt here and below: not set by the user, the default or the tuner rules

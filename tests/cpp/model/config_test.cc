@@ -58,6 +58,10 @@ TEST(Config, EveryKnobReachesItsField) {
                        {"HOROVOD_GLOO_RENDEZVOUS_PORT", "4242"},
                        {"_HOROVOD_SECRET_KEY", "00ffAB"},
                        {"HOROVOD_START_TIMEOUT", "7.5"},
+                       {"HOROVOD_TLS", "1"},
+                       {"_HOROVOD_TLS_IDENTITY", "0a0b"},
+                       {"HOROVOD_NETWORK_INTERFACES", "eth1,ib0"},
+                       {"HOROVOD_GLOO_IFACE", "eth0,eth1"},
                        {"HOROVOD_FUSION_THRESHOLD", "0"},
                        {"HOROVOD_CYCLE_TIME", "2.5"},
                        {"HOROVOD_CACHE_CAPACITY", "12"},
@@ -95,6 +99,9 @@ TEST(Config, EveryKnobReachesItsField) {
   EXPECT_EQ(c.rendezvous_port, 4242);
   EXPECT_EQ(c.secret_key, "00ffAB");
   EXPECT_EQ(c.start_timeout, 7.5);
+  EXPECT_TRUE(c.tls);
+  EXPECT_EQ(c.tls_identity, "0a0b");
+  EXPECT_THAT(c.network_interfaces, ElementsAre("eth1", "ib0", "eth0"));
   EXPECT_EQ(c.fusion_threshold, 0);
   EXPECT_EQ(c.cycle_time_ms, 2.5);
   EXPECT_EQ(c.cache_capacity, 12);
@@ -170,6 +177,13 @@ TEST(Config, AFlagIsAnIntegerAboveZeroAndTextIsFalse) {
   EXPECT_TRUE(parse({{"HOROVOD_STALL_CHECK_DISABLE", "yes"}})->stall_check);
 }
 
+TEST(Config, ASlipDoesNotSwitchTlsOff) {
+  EXPECT_FALSE(parse({{"HOROVOD_TLS", "0"}})->tls);
+  for (const char* value : {"true", "on", "2", "-1", "1 "}) {
+    EXPECT_THAT(error_of({{"HOROVOD_TLS", value}}), HasSubstr("HOROVOD_TLS="));
+  }
+}
+
 TEST(Config, AnEmptyValueIsNoValue) {
   auto config = parse({{"HOROVOD_CYCLE_TIME", ""}, {"HOROVOD_SIZE", ""}, {"HOROVOD_HOSTNAME", ""}});
   ASSERT_TRUE(config.ok());
@@ -209,7 +223,7 @@ TEST(Knobs, AreDescribedInFullAndOnce) {
     EXPECT_FALSE(knob.at("range").get<std::string>().empty()) << knob;
     EXPECT_EQ(knob.at("text").get<std::string>().back(), '.') << knob;
   }
-  EXPECT_EQ(names.size(), 39u);
+  EXPECT_EQ(names.size(), 43u);
 }
 
 TEST(Knobs, TheirDefaultsAreValidValues) {

@@ -1,0 +1,25 @@
+// What a process of the job needs to be let in by the others. Thread rule: plain value.
+#pragma once
+
+#include <memory>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "model/config.h"
+#include "net/key.h"
+#include "net/stream.h"
+#include "net/tls.h"
+
+namespace hvd {
+
+struct Credentials {
+  Key key;
+  std::shared_ptr<const TlsContext> tls;  // null: plain
+};
+
+Result<Credentials> credentials_from_config(const Config& config);
+
+// The stream over a connected socket that the handshake will run on.
+Result<std::unique_ptr<Stream>> make_stream(UniqueFd socket, const Credentials& credentials, bool is_caller);
+
+}  // namespace hvd

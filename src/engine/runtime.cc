@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/log.h"
-#include "rendezvous/host_meeting.h"
 #include "rendezvous/world.h"
+#include "rendezvous/world_meeting.h"
 #include "transport/shared_memory.h"
 
 namespace hvd {
@@ -100,14 +100,14 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   auto world = world_from_config(*config, Generation{generations_++});
   if (!world.ok()) return world.status();
   UniqueFd memory;
-  if (world->rank == 0) {
+  if (world->local_rank == 0) {
     auto created = create_shared_memory(ControlBlock::bytes(world->local_size));
     if (!created.ok()) return created.status();
     memory = std::move(*created);
   }
-  auto group = meet_on_host(*world, std::move(memory), seconds(config->start_timeout));
+  auto group = form_world(*world, *config, std::move(memory));
   if (!group.ok()) return group.status();
-  auto engine = Engine::create(*world, *config, std::move(*group));
+  auto engine = Engine::create(*world, *config, std::move(group->host));
   if (!engine.ok()) return engine.status();
   dynamic_process_sets_ = config->dynamic_process_sets;
   return std::shared_ptr<Engine>(std::move(*engine));

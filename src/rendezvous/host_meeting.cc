@@ -1,43 +1,46 @@
 #include "rendezvous/host_meeting.h"
 
 #include <fmt/core.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <thread>
 
 #include "base/bell.h"
+#include "base/joined.h"
 #include "base/log.h"
+#include "rendezvous/parcel.h"
 
 namespace hvd {
 namespace {
 
-constexpr uint32_t kMagic = 0x48564431;  // "HVD1": also the version of what follows
+constexpr uint32_t kMagic = 0x48564432;  // "HVD2": also the version of what follows
 constexpr int32_t kMostRanks = 128;
-constexpr size_t kHostBytes = 64;
-constexpr Duration kPatienceForWelcome = std::chrono::seconds(2);  // rank 0 explains itself at its own deadline
+constexpr Duration kPatienceForWelcome = std::chrono::seconds(2);  // the leader explains itself at its own deadline
 
 struct Hello {
   uint32_t magic = kMagic;
-  int32_t rank = 0, size = 0, pid = 0;
-  char host[kHostBytes] = {};
+  int32_t rank = 0, size = 0, local_rank = 0, local_size = 0, pid = 0;
+  uint16_t port = 0;
 };
 
-struct Welcome {
+struct HostWelcome {
   uint32_t magic = kMagic;
   uint32_t accepted = 0;
   char refusal[512] = {};
+  int32_t ranks[kMostRanks] = {};  // of the world, by local rank
   int32_t pids[kMostRanks] = {};
 };
 
-Hello hello_of(const World& world) {
-  Hello hello{.rank = world.rank, .size = world.size, .pid = ::getpid()};
-  world.host.copy(hello.host, kHostBytes - 1);
-  return hello;
+Hello hello_of(const World& world, uint16_t port) {
+  return {.rank = world.rank,
+          .size = world.size,
+          .local_rank = world.local_rank,
+          .local_size = world.local_size,
+          .pid = ::getpid(),
+          .port = port};
 }
 
 sockaddr_un address_of(const World& world, socklen_t& length) {
@@ -45,7 +48,12 @@ sockaddr_un address_of(const World& world, socklen_t& length) {
       fmt::format("horovod/{}/{}/{}/{}", ::getuid(), world.job, world.host, static_cast<uint64_t>(world.generation));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  size_t count = std::min(name.size(), sizeof address.sun_path - 1);
+  if (name.size() > sizeof address.sun_path - 1) {  // the end, which tells hosts and generations apart, must count
+    uint64_t hash = 14695981039346656037u;          // FNV-1a
+    for (char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+    name = fmt::format("{}/{:016x}", name.substr(0, sizeof address.sun_path - 18), hash);
+  }
+  size_t count = name.size();
   std::memcpy(address.sun_path + 1, name.data(), count);  // a leading zero byte: the abstract name space
   length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + count);
   return address;
@@ -58,88 +66,50 @@ bool is_same_user(const UniqueFd& socket) {
   return peer.uid == ::getuid();
 }
 
-int milliseconds_until(TimePoint time) {
-  return static_cast<int>(std::clamp(seconds_of(time - Clock::now()) * 1e3 + 1, 0.0, 1e6));
-}
-
-bool wait_readable(const UniqueFd& fd, TimePoint until) {
-  pollfd wanted{.fd = fd.get(), .events = POLLIN, .revents = 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&wanted, 1, milliseconds_until(until));
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
+template <class Message>
+ByteView bytes_of(const Message& message) {
+  return std::as_bytes(std::span(&message, 1));
 }
 
 template <class Message>
-bool send_message(const UniqueFd& socket, const Message& message, const std::vector<int>& fds) {
-  iovec part{.iov_base = const_cast<Message*>(&message), .iov_len = sizeof message};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * (kMostRanks + 1))];
-  msghdr head{};
-  head.msg_iov = &part;
-  head.msg_iovlen = 1;
-  if (!fds.empty()) {
-    head.msg_control = control;
-    head.msg_controllen = CMSG_SPACE(sizeof(int) * fds.size());
-    cmsghdr* rights = CMSG_FIRSTHDR(&head);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * fds.size());
-    std::memcpy(CMSG_DATA(rights), fds.data(), sizeof(int) * fds.size());
+bool receive(const UniqueFd& socket, Message& message, std::vector<UniqueFd>& fds) {
+  return receive_message(socket, std::as_writable_bytes(std::span(&message, 1)), fds) && message.magic == kMagic;
+}
+
+// Everybody's place in the group, from the leader's list.
+void fill_in(HostGroup& group, const World& world, const HostWelcome& welcome) {
+  group.rank = world.local_rank;
+  group.size = world.local_size;
+  group.rank_names.resize(static_cast<size_t>(world.size));
+  for (size_t local = 0; local < static_cast<size_t>(world.local_size); local++) {
+    int32_t rank = welcome.ranks[local];
+    group.world_ranks.push_back(rank);
+    group.rank_names[static_cast<size_t>(rank)] =
+        fmt::format("rank {} ({}, pid {})", rank, world.host, welcome.pids[local]);
   }
-  return ::sendmsg(socket.get(), &head, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof message);
 }
 
-template <class Message>
-bool receive_message(const UniqueFd& socket, Message& message, std::vector<UniqueFd>& fds) {
-  iovec part{.iov_base = &message, .iov_len = sizeof message};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * (kMostRanks + 1))];
-  msghdr head{};
-  head.msg_iov = &part;
-  head.msg_iovlen = 1;
-  head.msg_control = control;
-  head.msg_controllen = sizeof control;
-  ssize_t got = ::recvmsg(socket.get(), &head, MSG_CMSG_CLOEXEC);
-  for (cmsghdr* rights = CMSG_FIRSTHDR(&head); got >= 0 && rights != nullptr; rights = CMSG_NXTHDR(&head, rights)) {
-    if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
-    size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; i++) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof fd);
-      fds.emplace_back(fd);
-    }
-  }
-  return got == static_cast<ssize_t>(sizeof message) && message.magic == kMagic;
-}
+// ---- the leader ----
 
-std::string rank_name(int32_t rank, const char* host, int32_t pid) {
-  return fmt::format("rank {} ({}, pid {})", rank, host, pid);
-}
-
-// ---- rank 0 ----
-
-class Host {
+class Leader {
  public:
-  Host(const World& world, TimePoint deadline) : world_(world), deadline_(deadline) {
-    group_.rank = 0;
-    group_.size = world.size;
-    group_.bells.resize(static_cast<size_t>(world.size));
-    group_.sockets.resize(static_cast<size_t>(world.size));
-    group_.world_ranks.resize(static_cast<size_t>(world.size));
-    std::iota(group_.world_ranks.begin(), group_.world_ranks.end(), 0);
-    group_.rank_names.resize(static_cast<size_t>(world.size));
-    group_.rank_names[0] = rank_name(0, world.host.c_str(), ::getpid());
+  Leader(const World& world, uint16_t port, TimePoint deadline) : world_(world), deadline_(deadline) {
+    size_t size = static_cast<size_t>(world.local_size);
+    met_.group.bells.resize(size);
+    met_.group.sockets.resize(size);
+    met_.pids.resize(size);
+    met_.ports.resize(size);
     welcome_.accepted = 1;
-    welcome_.pids[0] = ::getpid();
+    note(0, world.rank, ::getpid(), port);
   }
 
-  Result<HostGroup> meet(UniqueFd memory) {
-    group_.memory = std::move(memory);
+  Result<HostMeeting> meet(UniqueFd memory) {
+    met_.group.memory = std::move(memory);
     auto bell = create_bell();
     if (!bell.ok()) return bell.status();
-    group_.bells[0] = std::move(*bell);
+    met_.group.bells[0] = std::move(*bell);
     if (Status status = listen(); !status.ok()) return status;
-    for (missing_ = world_.size - 1; missing_ > 0;) {
+    for (missing_ = world_.local_size - 1; missing_ > 0;) {
       if (!wait_readable(listener_, deadline_)) return give_up();
       if (Status status = let_in(); !status.ok()) return refuse_all(status);
     }
@@ -154,7 +124,7 @@ class Host {
     sockaddr_un address = address_of(world_, length);
     if (::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
       return system_error("cannot open the meeting of this host's ranks",
-                          "(is another rank 0 of the same job running?)");
+                          "(is another local rank 0 of the same job running?)");
     }
     if (::listen(listener_.get(), kMostRanks) != 0) return system_error("cannot listen on a Unix socket", "");
     return {};
@@ -169,75 +139,104 @@ class Host {
     }
     Hello hello;
     std::vector<UniqueFd> fds;
-    if (!wait_readable(socket, deadline_) || !receive_message(socket, hello, fds) || fds.size() != 1) {
+    if (!wait_readable(socket, deadline_) || !receive(socket, hello, fds) || fds.size() != 1) {
       log_warning("ignored a connection that did not introduce itself");
       return {};
     }
-    hello.host[kHostBytes - 1] = 0;
-    if (hello.size != world_.size || hello.rank < 1 || hello.rank >= world_.size) {
-      return {Code::invalid_argument,
-              fmt::format(
-                  "pid {} says it is rank {} of {}, but rank 0 (pid {}) is in a world of {}; check HOROVOD_RANK and "
-                  "HOROVOD_SIZE",
-                  hello.pid, hello.rank, hello.size, ::getpid(), world_.size)};
+    if (Status status = check(hello); !status.ok()) {
+      refuse(socket, status);
+      return status;
     }
-    size_t rank = static_cast<size_t>(hello.rank);
-    if (group_.sockets[rank]) {
-      return {Code::invalid_argument, fmt::format("two processes say they are rank {}: pid {} and pid {}", hello.rank,
-                                                  welcome_.pids[rank], hello.pid)};
-    }
-    group_.sockets[rank] = std::move(socket);
-    group_.bells[rank] = std::move(fds[0]);
-    group_.rank_names[rank] = rank_name(hello.rank, hello.host, hello.pid);
-    welcome_.pids[rank] = hello.pid;
+    size_t local = static_cast<size_t>(hello.local_rank);
+    met_.group.sockets[local] = std::move(socket);
+    met_.group.bells[local] = std::move(fds[0]);
+    note(local, hello.rank, hello.pid, hello.port);
     missing_--;
     return {};
   }
 
-  Status give_up() {
-    std::string missing;
-    for (int32_t rank = 1; rank < world_.size; rank++) {
-      if (!group_.sockets[static_cast<size_t>(rank)]) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
+  Status check(const Hello& hello) const {
+    auto bad = [](std::string text) { return Status(Code::invalid_argument, std::move(text)); };
+    if (hello.size != world_.size || hello.rank < 0 || hello.rank >= world_.size) {
+      return bad(fmt::format(
+          "pid {} says it is rank {} of {}, but rank {} (pid {}) is in a world of {}; check HOROVOD_RANK and "
+          "HOROVOD_SIZE",
+          hello.pid, hello.rank, hello.size, world_.rank, ::getpid(), world_.size));
     }
+    if (hello.local_size != world_.local_size || hello.local_rank < 1 || hello.local_rank >= world_.local_size) {
+      return bad(
+          fmt::format("rank {} (pid {}) says it is local rank {} of {}, but rank {} (pid {}) is one of {} on {}; check "
+                      "HOROVOD_LOCAL_RANK and HOROVOD_LOCAL_SIZE",
+                      hello.rank, hello.pid, hello.local_rank, hello.local_size, world_.rank, ::getpid(),
+                      world_.local_size, world_.host));
+    }
+    for (size_t local = 0; local < met_.pids.size(); local++) {
+      bool same_rank = welcome_.ranks[local] == hello.rank;
+      if (met_.pids[local] == 0 || (!same_rank && local != static_cast<size_t>(hello.local_rank))) continue;
+      return bad(fmt::format("two processes say they are {} {}: pid {} and pid {}", same_rank ? "rank" : "local rank",
+                             same_rank ? hello.rank : hello.local_rank, met_.pids[local], hello.pid));
+    }
+    return {};
+  }
+
+  void note(size_t local, int32_t rank, int32_t pid, uint16_t port) {
+    welcome_.ranks[local] = rank;
+    welcome_.pids[local] = met_.pids[local] = pid;
+    met_.ports[local] = port;
+  }
+
+  Status give_up() {
+    std::vector<size_t> missing;
+    for (size_t local = 1; local < met_.pids.size(); local++) {
+      if (met_.pids[local] == 0) missing.push_back(local);
+    }
+    bool is_whole_world = world_.local_size == world_.size;
     return refuse_all(
-        {Code::unknown, fmt::format("the world did not form in time: of {} ranks on {}, these never came: {} "
-                                    "(HOROVOD_START_TIMEOUT)",
-                                    world_.size, world_.host, missing)});
+        {Code::unknown,
+         fmt::format("the world did not form in time: of {} ranks on {}, these {}never came: {} "
+                     "(HOROVOD_START_TIMEOUT)",
+                     world_.local_size, world_.host, is_whole_world ? "" : "local ranks ", joined(missing, ", "))});
+  }
+
+  static void refuse(const UniqueFd& socket, const Status& status) {
+    HostWelcome refusal;
+    status.message().copy(refusal.refusal, sizeof refusal.refusal - 1);
+    send_message(socket, bytes_of(refusal), {});
   }
 
   Status refuse_all(Status status) {
-    Welcome refusal;
-    status.message().copy(refusal.refusal, sizeof refusal.refusal - 1);
-    for (const UniqueFd& socket : group_.sockets) {
-      if (socket) send_message(socket, refusal, {});
+    for (const UniqueFd& socket : met_.group.sockets) {
+      if (socket) refuse(socket, status);
     }
     return status;
   }
 
-  Result<HostGroup> welcome_all() {
-    std::vector<int> fds{group_.memory.get()};
-    for (const UniqueFd& bell : group_.bells) fds.push_back(bell.get());
-    for (size_t rank = 1; rank < group_.sockets.size(); rank++) {
-      if (!send_message(group_.sockets[rank], welcome_, fds)) {
+  Result<HostMeeting> welcome_all() {
+    fill_in(met_.group, world_, welcome_);
+    std::vector<int> fds{met_.group.memory.get()};
+    for (const UniqueFd& bell : met_.group.bells) fds.push_back(bell.get());
+    for (size_t local = 1; local < met_.group.sockets.size(); local++) {
+      if (!send_message(met_.group.sockets[local], bytes_of(welcome_), fds)) {
+        size_t rank = static_cast<size_t>(met_.group.world_ranks[local]);
         return refuse_all(
-            {Code::peer_lost, fmt::format("{} is gone before the world formed", group_.rank_names[rank])});
+            {Code::peer_lost, fmt::format("{} is gone before the world formed", met_.group.rank_names[rank])});
       }
     }
-    return std::move(group_);
+    return std::move(met_);
   }
 
   const World& world_;
   TimePoint deadline_;
-  HostGroup group_;
-  Welcome welcome_;
+  HostMeeting met_;
+  HostWelcome welcome_;
   UniqueFd listener_;
   int32_t missing_ = 0;
 };
 
 // ---- the others ----
 
-// Rank 0 may not listen yet, and nothing tells when it does; looking again soon is a matter of start-up only.
-Result<UniqueFd> connect_to_root(const World& world, TimePoint deadline) {
+// The leader may not listen yet, and nothing tells when it does; looking again soon is a matter of start-up only.
+Result<UniqueFd> connect_to_leader(const World& world, TimePoint deadline) {
   socklen_t length = 0;
   sockaddr_un address = address_of(world, length);
   Duration pause = std::chrono::microseconds(200);
@@ -253,57 +252,52 @@ Result<UniqueFd> connect_to_root(const World& world, TimePoint deadline) {
       return system_error("cannot join the meeting of this host's ranks", "");
     }
     if (Clock::now() + pause > deadline) {
-      return Status(Code::unknown, fmt::format("the world did not form in time: rank {} of {} on {} never met rank 0 "
-                                               "(HOROVOD_START_TIMEOUT)",
-                                               world.rank, world.size, world.host));
+      return Status(Code::unknown,
+                    fmt::format("the world did not form in time: rank {} of {} on {} never met "
+                                "{}rank 0 (HOROVOD_START_TIMEOUT)",
+                                world.rank, world.size, world.host, world.local_size == world.size ? "" : "local "));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min<Duration>(pause * 2, std::chrono::milliseconds(10));
   }
 }
 
-Result<HostGroup> join(const World& world, TimePoint deadline) {
-  auto socket = connect_to_root(world, deadline);
+Result<HostMeeting> join(const World& world, uint16_t port, TimePoint deadline) {
+  auto socket = connect_to_leader(world, deadline);
   if (!socket.ok()) return socket.status();
   auto bell = create_bell();
   if (!bell.ok()) return bell.status();
-  Welcome welcome;
+  HostWelcome welcome;
   std::vector<UniqueFd> fds;
-  if (!send_message(*socket, hello_of(world), {bell->get()}) ||
-      !wait_readable(*socket, deadline + kPatienceForWelcome) || !receive_message(*socket, welcome, fds)) {
-    return Status(Code::peer_lost, "rank 0 went away before the world formed");
+  int fd = bell->get();
+  if (!send_message(*socket, bytes_of(hello_of(world, port)), {&fd, 1}) ||
+      !wait_readable(*socket, deadline + kPatienceForWelcome) || !receive(*socket, welcome, fds)) {
+    return Status(Code::peer_lost, fmt::format("local rank 0 of {} went away before the world formed", world.host));
   }
   if (welcome.accepted == 0) {
     welcome.refusal[sizeof welcome.refusal - 1] = 0;
     return Status(Code::unknown, welcome.refusal);
   }
-  if (fds.size() != static_cast<size_t>(world.size) + 1) {
+  if (fds.size() != static_cast<size_t>(world.local_size) + 1) {
     return Status(Code::unknown, "this process may not open enough files (ulimit -n) to meet the other ranks");
   }
-  HostGroup group;
-  group.rank = world.rank;
-  group.size = world.size;
-  group.memory = std::move(fds[0]);
-  for (int32_t rank = 0; rank < world.size; rank++) {
-    size_t index = static_cast<size_t>(rank);
-    group.bells.push_back(std::move(fds[index + 1]));
-    group.world_ranks.push_back(rank);
-    group.rank_names.push_back(rank_name(rank, world.host.c_str(), welcome.pids[index]));
-  }
-  group.sockets.push_back(std::move(*socket));
-  return group;
+  HostMeeting met;
+  met.group.memory = std::move(fds[0]);
+  for (size_t i = 1; i < fds.size(); i++) met.group.bells.push_back(std::move(fds[i]));
+  met.group.sockets.push_back(std::move(*socket));
+  fill_in(met.group, world, welcome);
+  return met;
 }
 
 }  // namespace
 
-Result<HostGroup> meet_on_host(const World& world, UniqueFd memory, Duration timeout) {
-  if (world.size > kMostRanks) {
+Result<HostMeeting> meet_on_host(const World& world, UniqueFd memory, uint16_t port, TimePoint deadline) {
+  if (world.local_size > kMostRanks) {
     return Status(Code::invalid_argument,
-                  fmt::format("{} processes on one host are more than the {} supported", world.size, kMostRanks));
+                  fmt::format("{} processes on one host are more than the {} supported", world.local_size, kMostRanks));
   }
-  TimePoint deadline = Clock::now() + timeout;
-  if (world.rank == 0) return Host(world, deadline).meet(std::move(memory));
-  return join(world, deadline);
+  if (world.local_rank == 0) return Leader(world, port, deadline).meet(std::move(memory));
+  return join(world, port, deadline);
 }
 
 }  // namespace hvd

@@ -13,16 +13,24 @@ Result<World> world_from_config(const Config& config, Generation generation) {
                     "each other; start the job with horovodrun -np {}",
                     config.size, config.size));
   }
-  if (config.local_size != config.size) {
-    return Status(Code::invalid_argument,
-                  fmt::format("HOROVOD_SIZE is {} but HOROVOD_LOCAL_SIZE is {}: this version connects the processes of "
-                              "one host only; start all of them on one host",
-                              config.size, config.local_size));
-  }
-  if (config.rank != config.local_rank) {
+  bool is_one_host = config.local_size == config.size;
+  if (is_one_host && config.rank != config.local_rank) {
     return Status(Code::invalid_argument,
                   fmt::format("HOROVOD_RANK is {} but HOROVOD_LOCAL_RANK is {}: on one host they must be equal",
                               config.rank, config.local_rank));
+  }
+  if (!is_one_host && config.cross_size == 1 && config.local_rank == 0) {
+    return Status(Code::invalid_argument,
+                  fmt::format("HOROVOD_SIZE is {} and HOROVOD_LOCAL_SIZE is {}, so there are several hosts, but "
+                              "HOROVOD_CROSS_SIZE is 1",
+                              config.size, config.local_size));
+  }
+  if ((config.rank == 0) != (config.local_rank == 0 && config.cross_rank == 0)) {
+    return Status(
+        Code::invalid_argument,
+        fmt::format("rank {} has HOROVOD_LOCAL_RANK={} and HOROVOD_CROSS_RANK={}: rank 0, and only rank 0, must "
+                    "be the first rank of the first host",
+                    config.rank, config.local_rank, config.cross_rank));
   }
   return World{.rank = config.rank,
                .size = config.size,

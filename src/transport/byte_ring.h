@@ -34,7 +34,7 @@ inline void append_frame(Bytes& out, ByteView message) {
 }
 
 // Puts frames together again.
-class FrameReader {
+class RingReader {
  public:
   // Takes bytes from the ring, advancing `read`, until one frame is complete or there are no more. The message stays
   // valid until the next call.

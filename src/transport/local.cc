@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -40,7 +42,35 @@ Result<std::vector<HostGroup>> make_local_groups(int32_t size, int32_t first_ran
   return groups;
 }
 
-Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host) {
+Result<std::pair<UniqueFd, UniqueFd>> make_local_connection(bool tcp) {
+  if (!tcp) {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+      return system_error("cannot make a socket pair", "");
+    return std::pair(UniqueFd(ends[0]), UniqueFd(ends[1]));
+  }
+  UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd caller(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  socklen_t length = sizeof address;
+  if (::bind(listener.get(), any, length) != 0 || ::listen(listener.get(), 1) != 0 ||
+      ::getsockname(listener.get(), any, &length) != 0 || ::connect(caller.get(), any, length) != 0) {
+    return system_error("cannot connect over the loopback", "");
+  }
+  UniqueFd called(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!called) return system_error("cannot accept a connection", "");
+  for (const UniqueFd* end : {&caller, &called}) {
+    int on = 1;
+    ::setsockopt(end->get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    ::fcntl(end->get(), F_SETFL, O_NONBLOCK);
+  }
+  return std::pair(std::move(caller), std::move(called));
+}
+
+Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host, LocalLink link) {
   std::vector<LocalRank> ranks;
   std::vector<size_t> host_of;
   int32_t world_size = std::accumulate(ranks_per_host.begin(), ranks_per_host.end(), 0);
@@ -55,11 +85,14 @@ Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_p
   for (size_t a = 0; a < ranks.size(); a++) {
     for (size_t b = a + 1; b < ranks.size(); b++) {
       if (host_of[a] == host_of[b]) continue;
-      int ends[2];
-      if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return system_error("cannot make a socket pair", "");
-      ranks[a].streams.emplace_back(static_cast<int32_t>(b), make_plain_stream(UniqueFd(ends[0])));
-      ranks[b].streams.emplace_back(static_cast<int32_t>(a), make_plain_stream(UniqueFd(ends[1])));
+      auto& from_a = ranks[a].streams.emplace_back(static_cast<int32_t>(b), 0).second;
+      auto& from_b = ranks[b].streams.emplace_back(static_cast<int32_t>(a), 0).second;
+      for (size_t stripe = 0; stripe < link.stripes; stripe++) {
+        auto ends = make_local_connection(link.tcp);
+        if (!ends.ok()) return ends.status();
+        from_a.push_back(make_plain_stream(std::move(ends->first)));
+        from_b.push_back(make_plain_stream(std::move(ends->second)));
+      }
     }
   }
   return ranks;

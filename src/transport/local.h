@@ -15,12 +15,21 @@ namespace hvd {
 // `first_rank` and `world_size` place the host in a world of several.
 Result<std::vector<HostGroup>> make_local_groups(int32_t size, int32_t first_rank = 0, int32_t world_size = -1);
 
-// The same for several pretended hosts: ranks_per_host[h] ranks on host h, in the order of ranks, and a stream between
+// How two ranks of different hosts are connected.
+struct LocalLink {
+  bool tcp = false;  // loopback instead of a pair of Unix sockets
+  size_t stripes = 1;
+};
+
+// The same for several pretended hosts: ranks_per_host[h] ranks on host h, in the order of ranks, and streams between
 // every two ranks of different hosts.
 struct LocalRank {
   HostGroup group;
-  std::vector<std::pair<int32_t, std::unique_ptr<Stream>>> streams;  // by rank of the world
+  std::vector<std::pair<int32_t, std::vector<std::unique_ptr<Stream>>>> streams;  // by rank of the world
 };
-Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host);
+Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host, LocalLink link = {});
+
+// Two ends of one connection.
+Result<std::pair<UniqueFd, UniqueFd>> make_local_connection(bool tcp);
 
 }  // namespace hvd

@@ -1,30 +1,61 @@
 #include "transport/mesh.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
-#include <algorithm>
 #include <cassert>
+#include <cstring>
 
 namespace hvd {
+namespace {
 
-Result<std::unique_ptr<Mesh>> Mesh::create(std::function<void(int32_t, const Status&)> on_lost) {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return system_error("cannot create an epoll set", "");
-  return std::unique_ptr<Mesh>(new Mesh(std::move(epoll), std::move(on_lost)));
+constexpr size_t kMostAtOnce = 256 << 10;  // then the other direction, the other peers and who waits have their turn
+
+// With no time to linger, a close that nobody prepared (the process died) resets the connection instead of ending it in
+// order. Unix sockets take the option and ignore it.
+void set_linger(int descriptor, bool reset_on_close) {
+  linger how{.l_onoff = reset_on_close ? 1 : 0, .l_linger = 0};
+  ::setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &how, sizeof how);
 }
 
-Mesh::Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost)
-    : epoll_(std::move(epoll)), on_lost_(std::move(on_lost)) {}
+Status error_of(int descriptor) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  ::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length);
+  if (error == 0) error = ECONNRESET;
+  return {Code::peer_lost, std::strerror(error)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Mesh>> Mesh::create(std::function<void(int32_t, const Status&)> on_lost, size_t segment) {
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return system_error("cannot create an epoll set", "");
+  return std::unique_ptr<Mesh>(new Mesh(std::move(epoll), std::move(on_lost), segment));
+}
+
+Mesh::Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost, size_t segment)
+    : epoll_(std::move(epoll)), on_lost_(std::move(on_lost)), segment_(segment) {}
 
 void Mesh::add(int32_t peer, std::unique_ptr<Stream> stream) {
-  auto& place = peers_[peer];
-  assert(place == nullptr);
-  place = std::make_unique<Peer>();
-  place->rank = peer;
-  place->stream = std::move(stream);
-  place->watched = EPOLLRDHUP;
-  epoll_event event{.events = place->watched, .data = {.ptr = place.get()}};
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, place->stream->descriptor(), &event);
+  std::vector<std::unique_ptr<Stream>> one;
+  one.push_back(std::move(stream));
+  add(peer, std::move(one));
+}
+
+void Mesh::add(int32_t rank, std::vector<std::unique_ptr<Stream>> stripes) {
+  auto& peer = peers_[rank];
+  assert(peer == nullptr && !stripes.empty());
+  peer = std::make_unique<Peer>(rank, stripes.size(), segment_);
+  peer->connections.reserve(stripes.size());  // the epoll set points into it
+  for (std::unique_ptr<Stream>& stream : stripes) {
+    Connection& connection = peer->connections.emplace_back();
+    connection.peer = peer.get();
+    connection.stream = std::move(stream);
+    set_linger(connection.stream->descriptor(), true);
+    epoll_event event{.events = EPOLLRDHUP, .data = {.ptr = &connection}};
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.stream->descriptor(), &event);
+  }
 }
 
 void Mesh::activate(Peer& peer) {
@@ -32,85 +63,86 @@ void Mesh::activate(Peer& peer) {
   active_.push_back(&peer);
 }
 
+// What can go at once does: a small message is on its way before anybody waits.
 Mesh::Ticket Mesh::send(int32_t rank, ByteView bytes) {
   Peer& peer = peer_of(rank);
-  peer.out_queued += bytes.size();
-  if (!bytes.empty() && !peer.lost) {
-    peer.out.push_back(bytes);
-    activate(peer);
+  bool first = peer.out.is_empty();
+  peer.out.push(bytes);
+  Ticket ticket{.peer = rank, .outgoing = true, .position = peer.out.queued()};
+  if (peer.lost) peer.out.clear();
+  if (first && !peer.out.is_empty()) {
+    for (size_t stripe = 0; stripe < peer.connections.size(); stripe++) move_out(peer, stripe);
   }
-  return {.peer = rank, .outgoing = true, .position = peer.out_queued};
+  if (!peer.out.is_empty()) activate(peer);
+  return ticket;
 }
 
 Mesh::Ticket Mesh::receive(int32_t rank, std::span<std::byte> bytes) {
   Peer& peer = peer_of(rank);
-  peer.in_queued += bytes.size();
-  if (!bytes.empty() && !peer.lost) {
-    peer.in.push_back(bytes);
-    activate(peer);
-  }
-  return {.peer = rank, .outgoing = false, .position = peer.in_queued};
+  peer.in.push(bytes);
+  if (peer.lost) peer.in.clear();
+  if (!peer.in.is_empty()) activate(peer);
+  return {.peer = rank, .outgoing = false, .position = peer.in.queued()};
 }
 
 bool Mesh::is_done(const Ticket& ticket) const {
   if (ticket.peer < 0) return true;
   const Peer& peer = *peers_.at(ticket.peer);
-  return (ticket.outgoing ? peer.out_done : peer.in_done) >= ticket.position;
+  return (ticket.outgoing ? peer.out.done() : peer.in.done()) >= ticket.position;
 }
 
-bool Mesh::move_out(Peer& peer) {
-  bool moved = false;
-  while (!peer.out.empty() && !peer.lost) {
-    ByteView& bytes = peer.out.front();
-    auto sent = peer.stream->write(bytes);
+bool Mesh::move_out(Peer& peer, size_t stripe) {
+  size_t moved = 0;
+  while (moved < kMostAtOnce && !peer.lost) {
+    ByteView bytes = peer.out.next(stripe);
+    bytes = bytes.first(std::min(bytes.size(), kMostAtOnce - moved));
+    if (bytes.empty()) break;
+    auto sent = peer.connections[stripe].stream->write(bytes);
     if (!sent.ok()) {
       lose(peer, sent.status());
       break;
     }
-    if (*sent == 0) break;
-    moved = true;
-    peer.out_done += *sent;
-    bytes = bytes.subspan(*sent);
-    if (bytes.empty()) peer.out.pop_front();
+    if (*sent > 0) peer.out.advance(stripe, *sent);
+    moved += *sent;
+    if (*sent < bytes.size()) break;  // no more room
   }
-  return moved;
+  return moved > 0;
 }
 
-bool Mesh::move_in(Peer& peer) {
-  bool moved = false;
-  while (!peer.in.empty() && !peer.lost) {
-    std::span<std::byte>& bytes = peer.in.front();
-    auto got = peer.stream->read(bytes);
+bool Mesh::move_in(Peer& peer, size_t stripe) {
+  size_t moved = 0;
+  while (moved < kMostAtOnce && !peer.lost) {
+    std::span<std::byte> bytes = peer.in.next(stripe);
+    bytes = bytes.first(std::min(bytes.size(), kMostAtOnce - moved));
+    if (bytes.empty()) break;
+    Stream& stream = *peer.connections[stripe].stream;
+    auto got = stream.read(bytes);
     if (!got.ok()) {
       lose(peer, got.status());
       break;
     }
-    if (*got == 0) break;
-    moved = true;
-    peer.in_done += *got;
-    bytes = bytes.subspan(*got);
-    if (bytes.empty()) peer.in.pop_front();
+    if (*got > 0) peer.in.advance(stripe, *got);
+    moved += *got;
+    if (*got < bytes.size() && !stream.has_buffered()) break;  // that was all
   }
-  return moved;
+  return moved > 0;
 }
 
-// A peer may send before this rank has asked for it, so its bytes wake nobody until then; its end always does.
-void Mesh::watch(Peer& peer) {
-  uint32_t wanted = EPOLLRDHUP | (peer.in.empty() ? 0u : EPOLLIN) | (peer.out.empty() ? 0u : EPOLLOUT);
-  if (peer.lost || wanted == peer.watched) return;
-  peer.watched = wanted;
-  epoll_event event{.events = wanted, .data = {.ptr = &peer}};
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, peer.stream->descriptor(), &event);
+bool Mesh::move(Peer& peer) {
+  bool moved = false;
+  for (size_t stripe = 0; stripe < peer.connections.size(); stripe++) {
+    if (move_out(peer, stripe)) moved = true;
+    if (move_in(peer, stripe)) moved = true;
+  }
+  return moved;
 }
 
 bool Mesh::progress() {
   bool moved = false;
   for (size_t i = 0; i < active_.size();) {
     Peer& peer = *active_[i];
-    if (move_out(peer)) moved = true;
-    if (move_in(peer)) moved = true;
-    watch(peer);
-    if (peer.out.empty() && peer.in.empty()) {
+    if (move(peer)) moved = true;
+    if (peer.is_idle()) {
       peer.active = false;
       active_[i] = active_.back();
       active_.pop_back();
@@ -121,12 +153,77 @@ bool Mesh::progress() {
   return moved;
 }
 
+// A connection that check_peers() has taken out because it ended cannot be armed: what is left in it can be read at
+// once, and then its end.
+bool Mesh::arm(Peer& peer) {
+  bool can_sleep = true;
+  for (size_t stripe = 0; stripe < peer.connections.size(); stripe++) {
+    Connection& connection = peer.connections[stripe];
+    bool reads = !peer.in.next(stripe).empty(), writes = !peer.out.next(stripe).empty();
+    if (!reads && !writes) continue;
+    if (reads && connection.stream->has_buffered()) can_sleep = false;
+    epoll_event event{.events = EPOLLRDHUP | (reads ? EPOLLIN : 0u) | (writes ? EPOLLOUT : 0u),
+                      .data = {.ptr = &connection}};
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.stream->descriptor(), &event) != 0) {
+      can_sleep = false;
+      continue;
+    }
+    if (!std::exchange(connection.armed, true)) armed_.push_back(&connection);
+  }
+  return can_sleep;
+}
+
+bool Mesh::arm() {
+  bool can_sleep = true;
+  for (Peer* peer : active_) {
+    if (!arm(*peer)) can_sleep = false;
+  }
+  return can_sleep;
+}
+
+void Mesh::disarm() {
+  for (Connection* connection : armed_) {
+    epoll_event event{.events = EPOLLRDHUP, .data = {.ptr = connection}};
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection->stream->descriptor(), &event);
+    connection->armed = false;
+  }
+  armed_.clear();
+}
+
+void Mesh::check_peers() {
+  epoll_event events[16];
+  int count = ::epoll_wait(epoll_.get(), events, std::size(events), 0);
+  for (int i = 0; i < count; i++) {
+    if ((events[i].events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) == 0) continue;
+    auto* connection = static_cast<Connection*>(events[i].data.ptr);
+    int descriptor = connection->stream->descriptor();
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
+    if ((events[i].events & EPOLLERR) != 0) tell(*connection->peer, error_of(descriptor));
+  }
+}
+
+void Mesh::say_goodbye() {
+  for (auto& [rank, peer] : peers_) {
+    for (Connection& connection : peer->connections) set_linger(connection.stream->descriptor(), false);
+  }
+}
+
+void Mesh::list_descriptors(std::vector<int>& into) const {
+  into.push_back(epoll_.get());
+  for (const auto& [rank, peer] : peers_) {
+    for (const Connection& connection : peer->connections) into.push_back(connection.stream->descriptor());
+  }
+}
+
 void Mesh::lose(Peer& peer, const Status& status) {
   peer.lost = true;
   peer.out.clear();
   peer.in.clear();
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, peer.stream->descriptor(), nullptr);
-  on_lost_(peer.rank, status);
+  tell(peer, status);
+}
+
+void Mesh::tell(Peer& peer, const Status& status) {
+  if (!peer.told.exchange(true)) on_lost_(peer.rank, status);
 }
 
 }  // namespace hvd

@@ -1,13 +1,20 @@
 // Ordered byte streams between this rank and ranks of other hosts, for bulk data. There are no tags and no message
 // boundaries: the bytes that one side sends to a peer, in the order of its send() calls, fill what the other side
 // receives from it, in the order of its receive() calls. All ranks execute the same plans in the same order, so both
-// sides know every size.
-// Nothing here blocks. progress() moves what can be moved; Transport calls it while a rank waits.
-// Thread rule: the thread that drives.
+// sides know every size. A pair may use several connections (lane.h says which byte takes which).
+//
+// Nothing here blocks. progress() moves what can be moved; Transport calls it while a rank waits. Nobody is woken by
+// bytes unless it sleeps for them: arm() before a sleep, disarm() after. The end of a peer wakes always.
+//
+// How a stream ends tells why. A process that dies resets its connections (set_linger in mesh.cc), and
+// that is a loss at once. One that leaves in order says so first (say_goodbye) and closes; that is a loss only for who
+// still wants bytes of it.
+//
+// Thread rule: the thread that drives, except check_peers(), which any thread may call.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,6 +25,7 @@
 #include "base/status.h"
 #include "base/wire.h"
 #include "net/stream.h"
+#include "transport/lane.h"
 
 namespace hvd {
 
@@ -29,11 +37,16 @@ class Mesh {
     bool outgoing = false;
     uint64_t position = 0;
   };
+  static constexpr size_t kSegment = 256 << 10;
 
-  // `on_lost` is told once of every peer whose stream ended.
-  static Result<std::unique_ptr<Mesh>> create(std::function<void(int32_t peer, const Status&)> on_lost);
+  // `on_lost` is told once of every peer whose stream ended, by the thread that notices. `segment`: see lane.h; the
+  // same on every rank.
+  static Result<std::unique_ptr<Mesh>> create(std::function<void(int32_t peer, const Status&)> on_lost,
+                                              size_t segment = kSegment);
 
-  void add(int32_t peer, std::unique_ptr<Stream> stream);  // peer: a rank of the world
+  void add(int32_t peer, std::unique_ptr<Stream> stream);                // peer: a rank of the world
+  void add(int32_t peer, std::vector<std::unique_ptr<Stream>> stripes);  // in the same order on both sides
+  bool has(int32_t peer) const { return peers_.contains(peer); }
 
   // The memory stays the mesh's until the ticket is done.
   Ticket send(int32_t peer, ByteView bytes);
@@ -42,32 +55,48 @@ class Mesh {
 
   bool progress();                                   // true: something moved
   bool is_busy() const { return !active_.empty(); }  // something is queued
-  int descriptor() const { return epoll_.get(); }    // readable when progress() has something to do
+  int descriptor() const { return epoll_.get(); }    // readable when a peer ended or, armed, when bytes can move
+
+  bool arm();  // false: do not sleep, there is something to do
+  void disarm();
+  void check_peers();  // after a wake-up: takes the ends of peers, so that they wake nobody again
+  void say_goodbye();  // from now on the end of our streams is no failure
+  void list_descriptors(std::vector<int>& into) const;
 
  private:
-  struct Peer {
-    int32_t rank = -1;
+  struct Peer;
+  struct Connection {  // one stripe
+    Peer* peer = nullptr;
     std::unique_ptr<Stream> stream;
-    std::deque<ByteView> out;
-    std::deque<std::span<std::byte>> in;
-    uint64_t out_queued = 0, out_done = 0;
-    uint64_t in_queued = 0, in_done = 0;
-    uint32_t watched = 0;  // epoll events
-    bool active = false;   // in active_
-    bool lost = false;
+    bool armed = false;
   };
-  Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost);
+  struct Peer {
+    Peer(int32_t peer, size_t stripes, size_t segment) : rank(peer), out(stripes, segment), in(stripes, segment) {}
+    int32_t rank;
+    std::vector<Connection> connections;
+    Lane<ByteView> out;
+    Lane<std::span<std::byte>> in;
+    bool active = false;             // in active_
+    bool lost = false;               // nothing moves any more
+    std::atomic<bool> told = false;  // on_lost_ has been called
+    bool is_idle() const { return out.is_empty() && in.is_empty(); }
+  };
+  Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost, size_t segment);
   Peer& peer_of(int32_t rank) { return *peers_.at(rank); }
   void activate(Peer& peer);
-  bool move_out(Peer& peer);
-  bool move_in(Peer& peer);
-  void watch(Peer& peer);
+  bool move(Peer& peer);
+  bool move_out(Peer& peer, size_t stripe);
+  bool move_in(Peer& peer, size_t stripe);
+  bool arm(Peer& peer);
   void lose(Peer& peer, const Status& status);
+  void tell(Peer& peer, const Status& status);
 
   UniqueFd epoll_;
   std::function<void(int32_t, const Status&)> on_lost_;
+  size_t segment_;
   std::map<int32_t, std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> active_;  // those with something queued
+  std::vector<Peer*> active_;       // those with something queued
+  std::vector<Connection*> armed_;  // those that wake for bytes
 };
 
 }  // namespace hvd

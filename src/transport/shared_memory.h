@@ -40,6 +40,7 @@ struct RankBlock {
   alignas(kLinePair) std::atomic<uint32_t> attention{0};
   Flag up_written;  // bytes ever put into the up ring
   Flag down_read;   // bytes ever taken from the down ring
+  Flag beats;       // grows as long as the process runs; in worlds that span hosts
   alignas(kLinePair) std::byte up_ring[kUpRingBytes];
 };
 

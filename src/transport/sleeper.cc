@@ -37,6 +37,30 @@ Status Sleeper::watch(int descriptor) const {
   return {};
 }
 
+Status Sleeper::watch_outside(int descriptor) {
+  if (!outside_) {
+    UniqueFd outside(::epoll_create1(EPOLL_CLOEXEC));
+    epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.fd = outside.get()}};
+    if (!outside || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, outside.get(), &event) != 0)
+      return system_error("cannot create an epoll set", "");
+    outside_ = std::move(outside);
+  }
+  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.fd = descriptor}};
+  if (::epoll_ctl(outside_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
+    return system_error("cannot watch a connection", "");
+  return {};
+}
+
+void Sleeper::forget_outside(int descriptor) const {
+  if (outside_) ::epoll_ctl(outside_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
+}
+
+void Sleeper::rearm_outside() const {
+  if (!outside_) return;
+  epoll_event event{.events = EPOLLIN | EPOLLONESHOT, .data = {.fd = outside_.get()}};
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, outside_.get(), &event);
+}
+
 void Sleeper::forget(const UniqueFd& socket) const { ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket.get(), nullptr); }
 
 }  // namespace hvd

@@ -17,12 +17,19 @@ class Sleeper {
   // Sleeps until something happens or the time comes. Level-triggered: what is not taken wakes again.
   void wait(TimePoint until) const;
   Status watch(int descriptor) const;  // one more; not owned
+  // Descriptors whose events concern the driver alone: all of them together wake one sleeper once, and again after
+  // rearm_outside(). So they do not keep another thread awake while the driver is busy.
+  Status watch_outside(int descriptor);
+  void forget_outside(int descriptor) const;
+  bool has_outside() const { return static_cast<bool>(outside_); }
+  void rearm_outside() const;
   void forget(const UniqueFd& socket) const;
   int descriptor() const { return epoll_.get(); }
 
  private:
   explicit Sleeper(UniqueFd epoll) : epoll_(std::move(epoll)) {}
   UniqueFd epoll_;
+  UniqueFd outside_;  // an epoll set inside the other
 };
 
 }  // namespace hvd

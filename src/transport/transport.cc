@@ -89,7 +89,7 @@ bool Transport::receive_up(int32_t from, ByteView& message) {
   uint64_t read = position.load(std::memory_order_relaxed);
   uint64_t written = peer.up_written.value.load(std::memory_order_acquire);
   if (read == written) return false;
-  FrameReader& reader = up_frames_[static_cast<size_t>(from)];
+  RingReader& reader = up_frames_[static_cast<size_t>(from)];
   bool complete = reader.take(peer.up_ring, written, read, message);
   position.store(read, std::memory_order_release);
   if (reader.broken())
@@ -168,6 +168,29 @@ Status Transport::attach(std::unique_ptr<Mesh> mesh) {
   return sleeper_.watch(mesh_->descriptor());
 }
 
+Status Transport::watch(int descriptor) { return sleeper_.watch_outside(descriptor); }
+void Transport::unwatch(int descriptor) { sleeper_.forget_outside(descriptor); }
+
+// ---- heartbeats ----
+
+void Transport::beat() { block_of(rank()).beats.value.fetch_add(1, std::memory_order_relaxed); }
+
+Status Transport::find_silent(TimePoint now, Duration limit) {
+  bool was_away = now - pulses_at_ > limit / 2;
+  pulses_at_ = now;
+  pulses_.resize(static_cast<size_t>(size()));
+  for (int32_t peer = 0; peer < size(); peer++) {
+    Pulse& pulse = pulses_[static_cast<size_t>(peer)];
+    uint64_t beats = block_of(peer).beats.value.load(std::memory_order_relaxed);
+    if (peer == rank() || was_away || beats != pulse.beats) pulse = {beats, now};
+    if (now - pulse.changed >= limit) {
+      return {Code::peer_lost, fmt::format("{} is lost: silent for {:.1f} s", rank_name(world_rank(peer)),
+                                           seconds_of(now - pulse.changed))};
+    }
+  }
+  return {};
+}
+
 // ---- waiting ----
 
 void Transport::enter() { block_of(rank()).activity.store(Activity::driving, std::memory_order_relaxed); }
@@ -175,6 +198,7 @@ void Transport::enter() { block_of(rank()).activity.store(Activity::driving, std
 bool Transport::leave(bool pause) {
   RankBlock& mine = block_of(rank());
   mine.activity.store(pause ? Activity::paused : Activity::idle, std::memory_order_seq_cst);
+  sleeper_.rearm_outside();
   ring_owed(Ringing::leaving);  // begins with a fence: what follows is seen after the store above
   // A peer that waits for us rings by itself when its patience ends; who left cannot, and has set `attention`.
   if (pause && mine.attention.load(std::memory_order_relaxed) == 0) return false;
@@ -233,7 +257,10 @@ void Transport::answer_bell() {
 // took may have been meant to wake it: then we ring again.
 bool Transport::answer_bell_for_driver() {
   std::atomic<Activity>& activity = block_of(rank()).activity;
-  if (activity.load(std::memory_order_seq_cst) == Activity::blocked) return false;
+  if (activity.load(std::memory_order_seq_cst) == Activity::blocked) {
+    if (sleeper_.has_outside()) wake();  // an event from outside is given to one sleeper only, which was us
+    return false;
+  }
   answer_bell();
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (activity.load(std::memory_order_seq_cst) == Activity::blocked) wake();
@@ -249,11 +276,12 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
     if (rung == 1 && now > start + kPatience) ring_owed(Ringing::now), rung++;
   };
   while (now < start + settings_.spin) {
-    for (int i = 0; i < 32; i++) {
+    bool moves = mesh_is_busy();
+    for (int i = 0; i < (moves ? 1 : 32); i++) {
       if (ready()) return {};
       relax();
     }
-    move_mesh();
+    if (moves && mesh_->progress() && ready()) return {};
     now = Clock::now();
     ring_in_time();
     if (now >= until) return {};
@@ -278,17 +306,24 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
     activity.store(Activity::blocked, std::memory_order_seq_cst);
     control_->blocked.fetch_add(1, std::memory_order_seq_cst);
     ring_owed(Ringing::leaving);
+    sleeper_.rearm_outside();
+    TimePoint chores_at = chores_ ? chores_(Clock::now()) : kNever;
+    bool can_sleep = mesh_ == nullptr || mesh_->arm();
     bool is_ready = ready();
-    if (!is_ready && !failed()) {
+    if (can_sleep && !is_ready && !failed()) {
       TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;
-      sleeper_.wait(std::min({until, warn_at, give_up, retry}));
+      sleeper_.wait(std::min({until, warn_at, give_up, retry, chores_at}));
     }
+    if (mesh_ != nullptr) mesh_->disarm();
     control_->blocked.fetch_sub(1, std::memory_order_seq_cst);
     activity.store(Activity::driving, std::memory_order_seq_cst);
     answer_bell();
     flush();
-    move_mesh();
-    if (is_ready || ready()) return {};
+    // A predicate may take what it finds: it is not asked again once it was true.
+    do {
+      is_ready = is_ready || ready();
+    } while (!is_ready && move_mesh());
+    if (is_ready) return {};
     if (failed()) return failure();
     TimePoint now = Clock::now();
     if (now >= until) return {};
@@ -309,6 +344,7 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
 // ---- failure ----
 
 void Transport::check_peers() {
+  if (mesh_ != nullptr) mesh_->check_peers();
   std::lock_guard lock(peers_mutex_);
   for (size_t peer = 0; peer < group_.sockets.size(); peer++) {
     UniqueFd& socket = group_.sockets[peer];
@@ -332,6 +368,7 @@ void Transport::say_goodbye() {
   for (const UniqueFd& socket : group_.sockets) {
     if (socket) ::send(socket.get(), &kGoodbye, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
+  if (mesh_ != nullptr) mesh_->say_goodbye();
 }
 
 void Transport::abort(const Status& status) {
@@ -360,6 +397,7 @@ std::vector<int> Transport::descriptors() const {
   for (const UniqueFd& socket : group_.sockets) {
     if (socket) fds.push_back(socket.get());
   }
+  if (mesh_ != nullptr) mesh_->list_descriptors(fds);
   return fds;
 }
 

@@ -68,6 +68,19 @@ class Transport {
     return wait_until([&] { return mesh_->is_done(ticket); }, kNever, what, ticket.peer);
   }
 
+  // ---- beyond this host ----
+  // Wakes who sleeps when the descriptor becomes readable. Who drives must read it then; while somebody drives it wakes
+  // nobody, unless the driver itself sleeps.
+  Status watch(int descriptor);
+  void unwatch(int descriptor);
+  // Called by a driver that is about to sleep inside a wait, with the time; returns when it wants to be called again.
+  // Keeps the control links going while a collective takes long. Must not wait.
+  void set_chores(std::function<TimePoint(TimePoint)> chores) { chores_ = std::move(chores); }
+  // A process that is stopped keeps its sockets. In worlds that span hosts every rank beats about once a second, and
+  // the root looks as often: not ok (peer_lost) names a rank of this host that has not for `limit`.
+  void beat();
+  Status find_silent(TimePoint now, Duration limit);
+
   // ---- waiting ----
   void enter();  // this thread drives from now on
   // Nobody does. `pause`: this thread is likely to be back soon. True: a message has arrived that nobody will ring for,
@@ -77,7 +90,8 @@ class Transport {
   // name the wait for reports.
   template <class Ready>
   Status wait_until(Ready&& ready, TimePoint until, const char* what = nullptr, int32_t for_rank = -1) {
-    for (int i = 0; i < quick_spins_; i++) {
+    int looks = mesh_is_busy() ? 1 : quick_spins_;  // bytes of the mesh do not move while we only look
+    for (int i = 0; i < looks; i++) {
       if (ready()) return {};
       relax();
     }
@@ -138,7 +152,8 @@ class Transport {
   RankBlock& block_of(int32_t rank) const { return control_->ranks[rank]; }
   uint64_t slowest_reader() const;
   // After a failure nothing moves: the memory of what is still queued may be gone.
-  bool move_mesh() { return !failed() && mesh_ != nullptr && mesh_->is_busy() && mesh_->progress(); }
+  bool mesh_is_busy() const { return mesh_ != nullptr && mesh_->is_busy() && !failed(); }
+  bool move_mesh() { return mesh_is_busy() && mesh_->progress(); }
 
   HostGroup group_;
   TransportSettings settings_;
@@ -147,6 +162,13 @@ class Transport {
   ControlBlock* control_;
   Sleeper sleeper_;
   std::unique_ptr<Mesh> mesh_;
+  std::function<TimePoint(TimePoint)> chores_;
+  struct Pulse {
+    uint64_t beats = 0;
+    TimePoint changed{};
+  };
+  std::vector<Pulse> pulses_;  // root, by rank
+  TimePoint pulses_at_{};      // looked at; long ago: we were away ourselves and judge nobody
   std::map<int32_t, std::unique_ptr<Channel>> channels_;
   std::map<size_t, size_t> used_ranges_;  // staging ranges of the memory object: offset -> end
   uint64_t channels_opened_ = 0;          // the same on every rank: channels are opened in the order of plans
@@ -156,8 +178,8 @@ class Transport {
   Bytes unsent_;                // frames on their way into the ring
   size_t unsent_sent_ = 0;      // how much of them is in it
   uint64_t slowest_known_ = 0;  // every reader of our ring has come at least this far
-  FrameReader down_frame_;
-  std::vector<FrameReader> up_frames_;
+  RingReader down_frame_;
+  std::vector<RingReader> up_frames_;
   uint64_t down_read_ = 0;
   bool owed_up_ = false, owed_down_ = false;  // peers may need a bell for a message of ours
   bool owed_data_ = false;                    // or, if they are blocked, for what we posted in a channel

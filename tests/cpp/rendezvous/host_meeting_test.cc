@@ -2,10 +2,12 @@
 #include "rendezvous/host_meeting.h"
 
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <functional>
 
+#include "rendezvous/parcel.h"
 #include "rendezvous/world.h"
 #include "transport/shared_memory.h"
 
@@ -21,12 +23,14 @@ World world_of(int32_t rank, int32_t size, const std::string& job) {
 
 Result<HostGroup> meet(const World& world, Duration timeout) {
   UniqueFd memory;
-  if (world.rank == 0) {
+  if (world.local_rank == 0) {
     auto made = create_shared_memory(4096);
     EXPECT_TRUE(made.ok());
     memory = std::move(*made);
   }
-  return meet_on_host(world, std::move(memory), timeout);
+  auto met = meet_on_host(world, std::move(memory), 0, Clock::now() + timeout);
+  if (!met.ok()) return met.status();
+  return std::move(met->group);
 }
 
 // Every test meets under a name of its own.
@@ -104,6 +108,50 @@ TEST(HostMeeting, DifferentWorldSizesAreRefused) {
 TEST(HostMeeting, AWorldOfOneNeedsNobody) {
   auto group = meet(world_of(0, 1, job_name()), 1s);
   ASSERT_TRUE(group.ok());
+}
+
+TEST(HostMeeting, AHostOfALargerWorldKnowsItsRanksAndPorts) {
+  std::string job = job_name();
+  run_processes(2, [&](int32_t local) {
+    World world{.rank = 5 - 2 * local, .size = 7, .local_rank = local, .local_size = 2, .host = "hostb", .job = job};
+    UniqueFd memory;
+    if (local == 0) memory = std::move(create_shared_memory(4096).value());
+    auto met = meet_on_host(world, std::move(memory), static_cast<uint16_t>(1000 + local), Clock::now() + 20s);
+    ASSERT_TRUE(met.ok()) << met.status().message();
+    EXPECT_EQ(met->group.world_ranks, (std::vector<int32_t>{5, 3}));
+    EXPECT_THAT(met->group.rank_names[3], HasSubstr("rank 3 (hostb, pid "));
+    EXPECT_EQ(met->group.rank_names.size(), 7u);
+    if (local == 0) {
+      EXPECT_EQ(met->ports, (std::vector<uint16_t>{1000, 1001}));
+      EXPECT_EQ(met->pids[0], ::getpid());
+    }
+  });
+}
+
+TEST(HostMeeting, WrongPlacesOnAHostAreNamed) {
+  std::string job = job_name();
+  run_processes(2, [&](int32_t local) {
+    World world{.rank = local, .size = 4, .local_rank = local, .local_size = 2 + local, .host = "hostb", .job = job};
+    auto group = meet(world, 20s);
+    ASSERT_FALSE(group.ok());
+    EXPECT_THAT(std::string(group.status().message()), HasSubstr("says it is local rank 1 of 3"));
+  });
+}
+
+TEST(Parcel, CarriesAnyLengthAndTellsWhenItsSenderIsGone) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  UniqueFd a(ends[0]), b(ends[1]);
+  for (size_t size : {size_t{0}, size_t{1}, size_t{5'000'000}}) {
+    Bytes bytes(size, std::byte{7});
+    ASSERT_TRUE(send_parcel(a, bytes).ok());
+    auto got = receive_parcel(b, Clock::now() + 20s);
+    ASSERT_TRUE(got.ok());
+    EXPECT_TRUE(*got == bytes);
+  }
+  EXPECT_EQ(receive_parcel(b, Clock::now()).status().code(), Code::timed_out);
+  a = UniqueFd();
+  EXPECT_EQ(receive_parcel(b, Clock::now() + 20s).status().code(), Code::peer_lost);
 }
 
 TEST(World, SeveralRanksNeedARendezvousAddress) {

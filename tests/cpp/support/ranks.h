@@ -35,6 +35,33 @@ inline void connect_groups(std::vector<HostGroup>& groups) {
   }
 }
 
+// Runs body on children, one per item, that own nothing but their item; returns the wait statuses that are not 0.
+template <class Item>
+std::vector<int> run_children(std::vector<Item> items, const std::function<void(Item)>& body) {
+  std::vector<pid_t> children;
+  for (size_t i = 0; i < items.size(); i++) {
+    pid_t child = ::fork();
+    EXPECT_GE(child, 0);
+    if (child == 0) {
+      Item mine = std::move(items[i]);
+      items.clear();  // the others' sockets must end with their owners
+      body(std::move(mine));
+      std::fflush(nullptr);
+      std::_Exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  items.clear();
+  std::vector<int> bad;
+  for (size_t i = 0; i < children.size(); i++) {
+    int status = 0;
+    ::waitpid(children[i], &status, 0);
+    if (status != 0) bad.push_back(status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) ADD_FAILURE() << "rank " << i << " failed";
+  }
+  return bad;
+}
+
 // Runs body(group) on every rank and waits for all. A failed expectation of any rank fails the test. With processes,
 // returns the wait statuses of those that did not exit with 0, by rank.
 inline std::vector<int> run_groups(int32_t ranks, Where where, const std::function<void(HostGroup)>& body) {
@@ -47,28 +74,7 @@ inline std::vector<int> run_groups(int32_t ranks, Where where, const std::functi
     for (HostGroup& group : groups) threads.emplace_back([&body, &group] { body(std::move(group)); });
     return {};
   }
-  std::vector<pid_t> children;
-  for (int32_t rank = 0; rank < ranks; rank++) {
-    pid_t child = ::fork();
-    EXPECT_GE(child, 0);
-    if (child == 0) {
-      HostGroup mine = std::move(groups[static_cast<size_t>(rank)]);
-      groups.clear();  // the others' sockets must end with their owners
-      body(std::move(mine));
-      std::fflush(nullptr);
-      std::_Exit(testing::Test::HasFailure() ? 1 : 0);
-    }
-    children.push_back(child);
-  }
-  groups.clear();
-  std::vector<int> bad;
-  for (size_t rank = 0; rank < children.size(); rank++) {
-    int status = 0;
-    ::waitpid(children[rank], &status, 0);
-    if (status != 0) bad.push_back(status);
-    if (WIFEXITED(status) && WEXITSTATUS(status) != 0) ADD_FAILURE() << "rank " << rank << " failed";
-  }
-  return bad;
+  return run_children<HostGroup>(std::move(groups), body);
 }
 
 struct RankContext {
@@ -115,29 +121,46 @@ inline void connect_hosts(std::vector<LocalRank>& ranks) {
   }
 }
 
-// Runs body(transport, rank of the world) on threads that play the ranks of several hosts.
+struct HostsOptions {
+  TransportSettings settings = small_settings();
+  LocalLink link = {};
+  size_t segment = Mesh::kSegment;
+  Where where = Where::threads;
+};
+
+// Runs body(transport, rank of the world) on threads or processes that play the ranks of several hosts. With
+// processes, returns the wait statuses that are not 0.
+inline std::vector<int> run_hosts(std::span<const int32_t> ranks_per_host, const HostsOptions& options,
+                                  const std::function<void(Transport&, int32_t)>& body) {
+  auto made = make_local_hosts(ranks_per_host, options.link);
+  EXPECT_TRUE(made.ok()) << made.status().message();
+  if (!made.ok()) return {};
+  connect_hosts(*made);
+  auto run_one = [&](LocalRank mine) {
+    auto transport = Transport::create(std::move(mine.group), options.settings);
+    ASSERT_TRUE(transport.ok()) << transport.status().message();
+    Transport& net = **transport;
+    auto mesh = Mesh::create(
+        [&net](int32_t peer, const Status& status) {
+          net.abort({Code::peer_lost, net.rank_name(peer) + ": " + std::string(status.message())});
+        },
+        options.segment);
+    ASSERT_TRUE(mesh.ok()) << mesh.status().message();
+    for (auto& [peer, streams] : mine.streams) (*mesh)->add(peer, std::move(streams));
+    ASSERT_TRUE(net.attach(std::move(*mesh)).ok());
+    net.enter();
+    body(net, net.world_rank(net.rank()));
+    net.say_goodbye();
+    net.leave();
+  };
+  if (options.where == Where::processes) return run_children<LocalRank>(std::move(*made), run_one);
+  std::vector<std::jthread> threads;
+  for (LocalRank& mine : *made) threads.emplace_back([&] { run_one(std::move(mine)); });
+  return {};
+}
 inline void run_hosts(std::span<const int32_t> ranks_per_host, const TransportSettings& settings,
                       const std::function<void(Transport&, int32_t)>& body) {
-  auto made = make_local_hosts(ranks_per_host);
-  ASSERT_TRUE(made.ok()) << made.status().message();
-  connect_hosts(*made);
-  std::vector<std::jthread> threads;
-  for (LocalRank& mine : *made) {
-    threads.emplace_back([&] {
-      auto transport = Transport::create(std::move(mine.group), settings);
-      ASSERT_TRUE(transport.ok()) << transport.status().message();
-      Transport& net = **transport;
-      auto mesh = Mesh::create([&net](int32_t peer, const Status& status) {
-        net.abort({Code::peer_lost, net.rank_name(peer) + ": " + std::string(status.message())});
-      });
-      ASSERT_TRUE(mesh.ok()) << mesh.status().message();
-      for (auto& [peer, stream] : mine.streams) (*mesh)->add(peer, std::move(stream));
-      ASSERT_TRUE(net.attach(std::move(*mesh)).ok());
-      net.enter();
-      body(net, net.world_rank(net.rank()));
-      net.leave();
-    });
-  }
+  run_hosts(ranks_per_host, HostsOptions{.settings = settings}, body);
 }
 
 }  // namespace hvd::test

@@ -1,8 +1,13 @@
-// Streams between ranks of different hosts, over sockets of this process.
+// Streams between ranks of different hosts: the same suite over pairs of Unix sockets, loopback TCP, and several
+// connections per pair.
 #include "transport/mesh.h"
 
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <csignal>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -13,17 +18,46 @@
 namespace hvd {
 namespace {
 
-TEST(MeshTest, BytesOfAPairArriveInOrderWhateverTheSizes) {
-  constexpr int32_t kHosts[] = {1, 1};
-  test::run_hosts(kHosts, test::small_settings(), [](Transport& transport, int32_t rank) {
+using namespace std::chrono_literals;
+using test::HostsOptions;
+using test::Where;
+using testing::HasSubstr;
+
+constexpr int32_t kTwoHosts[] = {1, 1};
+
+struct Kind {
+  const char* name;
+  LocalLink link;
+  size_t segment = Mesh::kSegment;
+};
+
+class MeshTest : public testing::TestWithParam<Kind> {
+ protected:
+  std::vector<int> run(std::span<const int32_t> hosts, const std::function<void(Transport&, int32_t)>& body,
+                       Where where = Where::threads, TransportSettings settings = test::small_settings()) {
+    return test::run_hosts(
+        hosts, {.settings = settings, .link = GetParam().link, .segment = GetParam().segment, .where = where}, body);
+  }
+};
+
+std::byte byte_at(size_t position, int32_t rank) {
+  return static_cast<std::byte>((position * 31 + static_cast<size_t>(rank) * 7) >> 3);
+}
+Bytes bytes_of(size_t size, int32_t rank) {
+  Bytes bytes(size);
+  for (size_t i = 0; i < size; i++) bytes[i] = byte_at(i, rank);
+  return bytes;
+}
+
+TEST_P(MeshTest, BytesOfAPairArriveInOrderWhateverTheSizes) {
+  run(kTwoHosts, [](Transport& transport, int32_t rank) {
     Mesh& mesh = *transport.mesh();
     int32_t peer = 1 - rank;
     std::mt19937 random(7);
     std::vector<size_t> sizes;
     for (int i = 0; i < 50; i++) sizes.push_back(random() % (i % 10 == 0 ? 300'000 : 500));
     size_t total = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
-    Bytes out(total), in(total);
-    for (size_t i = 0; i < total; i++) out[i] = static_cast<std::byte>((i * 31 + static_cast<size_t>(rank)) >> 3);
+    Bytes out = bytes_of(total, rank), in(total);
     Mesh::Ticket sent, received;
     size_t at = 0;
     for (size_t size : sizes) {
@@ -38,23 +72,199 @@ TEST(MeshTest, BytesOfAPairArriveInOrderWhateverTheSizes) {
     }
     ASSERT_TRUE(transport.wait(sent, "test").ok());
     ASSERT_TRUE(transport.wait(received, "test").ok());
-    for (size_t i = 0; i < total; i++) {
-      ASSERT_EQ(in[i], static_cast<std::byte>((i * 31 + static_cast<size_t>(peer)) >> 3)) << i;
-    }
+    EXPECT_EQ(in, bytes_of(total, peer));
     EXPECT_FALSE(mesh.is_busy());
   });
 }
 
-TEST(MeshTest, WaitFailsWhenThePeerEnds) {
-  constexpr int32_t kHosts[] = {1, 1};
-  test::run_hosts(kHosts, test::small_settings(), [](Transport& transport, int32_t rank) {
+// Both send more than the connections hold before they receive anything: nobody may wait for the other to read first.
+TEST_P(MeshTest, FullBuffersInBothDirectionsDoNotDeadlock) {
+  run(kTwoHosts, [](Transport& transport, int32_t rank) {
+    constexpr size_t kBytes = 48 << 20;
+    Mesh& mesh = *transport.mesh();
+    Bytes out = bytes_of(kBytes, rank), in(kBytes);
+    Mesh::Ticket sent = mesh.send(1 - rank, out);
+    for (int i = 0; i < 20; i++) mesh.progress();
+    EXPECT_FALSE(mesh.is_done(sent));
+    Mesh::Ticket received = mesh.receive(1 - rank, in);
+    ASSERT_TRUE(transport.wait(sent, "test").ok());
+    ASSERT_TRUE(transport.wait(received, "test").ok());
+    EXPECT_TRUE(in == bytes_of(kBytes, 1 - rank));
+  });
+}
+
+TEST_P(MeshTest, ManyPeersAtOnce) {
+  constexpr int32_t kHosts[] = {2, 1, 1, 1};
+  run(kHosts, [](Transport& transport, int32_t rank) {
+    constexpr size_t kBytes = 1 << 20;
+    Mesh& mesh = *transport.mesh();
+    Bytes out = bytes_of(kBytes, rank);
+    std::vector<Bytes> in(5, Bytes(kBytes));
+    for (int round = 0; round < 3; round++) {
+      std::vector<Mesh::Ticket> tickets;
+      for (int32_t peer = 0; peer < 5; peer++) {
+        if (!mesh.has(peer)) continue;
+        tickets.push_back(mesh.send(peer, out));
+        tickets.push_back(mesh.receive(peer, in[static_cast<size_t>(peer)]));
+      }
+      for (const Mesh::Ticket& ticket : tickets) ASSERT_TRUE(transport.wait(ticket, "test").ok());
+      for (int32_t peer = 0; peer < 5; peer++) {
+        EXPECT_TRUE(!mesh.has(peer) || in[static_cast<size_t>(peer)] == bytes_of(kBytes, peer));
+      }
+    }
+  });
+}
+
+TEST_P(MeshTest, ASleepingRankIsWokenByBytes) {
+  TransportSettings settings = test::small_settings();
+  settings.yield = {};  // sleep at once
+  auto body = [](Transport& transport, int32_t rank) {
+    Mesh& mesh = *transport.mesh();
+    for (int32_t round = 0; round < 200; round++) {
+      int32_t out = round, in = -1;
+      auto send = [&] { mesh.send(1 - rank, std::as_bytes(std::span(&out, 1))); };
+      if (rank == 0) send();
+      ASSERT_TRUE(transport.wait(mesh.receive(1 - rank, std::as_writable_bytes(std::span(&in, 1))), "test").ok());
+      EXPECT_EQ(in, round);
+      if (rank == 1) send();
+    }
+  };
+  run(kTwoHosts, body, Where::threads, settings);
+}
+
+bool is_readable(int descriptor) {
+  pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return ::poll(&wanted, 1, 0) == 1;
+}
+
+TEST_P(MeshTest, BytesThatNobodyAskedForYetWakeNobody) {
+  run(kTwoHosts, [](Transport& transport, int32_t rank) {
+    Mesh& mesh = *transport.mesh();
+    std::byte first{1}, second{2};
+    if (rank == 1) {
+      mesh.send(0, {&first, 1});
+      mesh.send(0, {&second, 1});
+      ASSERT_TRUE(transport.wait(mesh.receive(0, {&first, 1}), "test").ok());
+    } else {
+      ASSERT_TRUE(transport.wait(mesh.receive(1, {&first, 1}), "test").ok());
+      EXPECT_FALSE(is_readable(mesh.descriptor()));  // the second byte is there or will be
+      mesh.receive(1, {&second, 1});
+      EXPECT_FALSE(is_readable(mesh.descriptor()));  // asked for, but nobody sleeps
+      ASSERT_TRUE(transport.wait_until([&] { return !mesh.is_busy(); }, kNever).ok());
+      EXPECT_EQ(second, std::byte{2});
+      mesh.send(1, {&first, 1});
+    }
+  });
+}
+
+TEST_P(MeshTest, WaitFailsWhenThePeerEnds) {
+  run(kTwoHosts, [](Transport& transport, int32_t rank) {
     if (rank == 1) return;
     std::byte byte{};
     Mesh::Ticket ticket = transport.mesh()->receive(1, {&byte, 1});
     Status status = transport.wait(ticket, "test");
     EXPECT_EQ(status.code(), Code::peer_lost);
-    EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
   });
+}
+
+TEST_P(MeshTest, WhatAPeerSentBeforeItLeftStillArrives) {
+  run(kTwoHosts, [](Transport& transport, int32_t rank) {
+    constexpr size_t kBytes = 100'000;  // fits the sockets
+    Mesh& mesh = *transport.mesh();
+    if (rank == 1) {
+      Bytes out = bytes_of(kBytes, 1);
+      ASSERT_TRUE(transport.wait(mesh.send(0, out), "test").ok());
+      return;
+    }
+    // The peer's end, which is no failure yet, wakes once.
+    while (!is_readable(mesh.descriptor())) std::this_thread::yield();
+    for (size_t stripe = 0; stripe < GetParam().link.stripes; stripe++) {
+      while (!is_readable(mesh.descriptor())) std::this_thread::yield();
+      transport.answer_bell();
+      if (!is_readable(mesh.descriptor())) break;
+    }
+    EXPECT_FALSE(transport.failed());
+    Bytes in(kBytes);
+    ASSERT_TRUE(transport.wait(mesh.receive(1, in), "test").ok());
+    EXPECT_TRUE(in == bytes_of(kBytes, 1));
+    EXPECT_FALSE(transport.failed());
+  });
+}
+
+TEST_P(MeshTest, AKilledPeerFailsAWait) {
+  auto exits = run(
+      kTwoHosts,
+      [](Transport& transport, int32_t rank) {
+        Bytes data(1 << 20);
+        Mesh& mesh = *transport.mesh();
+        if (rank == 1) {
+          ASSERT_TRUE(transport.wait(mesh.send(0, ByteView(data).first(1000)), "test").ok());
+          std::raise(SIGKILL);
+        }
+        mesh.send(1, data);
+        Status status = transport.wait(mesh.receive(1, data), "test");
+        EXPECT_EQ(status.code(), Code::peer_lost);
+        EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+      },
+      Where::processes);
+  EXPECT_EQ(exits, std::vector<int>{SIGKILL});
+}
+
+const Kind kKinds[] = {{"unix", {}},
+                       {"tcp", {.tcp = true}},
+                       {"tcp_striped", {.tcp = true, .stripes = 3}, 10'000},
+                       {"unix_striped", {.stripes = 4}, 4099}};
+INSTANTIATE_TEST_SUITE_P(Links, MeshTest, testing::ValuesIn(kKinds),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+// Unix sockets end alike whether their process died or left, so this is about TCP.
+class IdleMeshTest : public testing::TestWithParam<Where> {};
+
+TEST_P(IdleMeshTest, TheDeathOfAnIdlePeerIsNoticed) {
+  auto exits =
+      test::run_hosts(kTwoHosts, {.link = {.tcp = true}, .where = GetParam()}, [](Transport& transport, int32_t rank) {
+        if (rank == 1) {
+          if (GetParam() == Where::processes) std::raise(SIGKILL);
+          // What the kernel does for a process that dies: a close without goodbye.
+          std::vector<int> fds;
+          transport.mesh()->list_descriptors(fds);
+          ::dup2(fds.front(), fds.back());
+          return;
+        }
+        transport.leave();
+        while (!transport.failed()) {
+          transport.sleep(kNever);
+          transport.answer_bell_for_driver();
+        }
+        EXPECT_EQ(transport.failure().code(), Code::peer_lost);
+        EXPECT_THAT(std::string(transport.failure().message()), HasSubstr("rank 1"));
+        transport.enter();
+      });
+  EXPECT_EQ(exits, GetParam() == Where::processes ? std::vector<int>{SIGKILL} : std::vector<int>{});
+}
+
+INSTANTIATE_TEST_SUITE_P(Where, IdleMeshTest, testing::Values(Where::threads, Where::processes),
+                         [](const auto& where) { return test::name_of(where.param); });
+
+TEST(LaneTest, EveryByteGoesOverItsStripe) {
+  Bytes memory(1000);
+  Lane<ByteView> lane(3, 7);
+  lane.push(ByteView(memory).first(10));
+  lane.push(ByteView(memory).subspan(10));
+  std::vector<int> stripe_of(1000, -1);
+  std::mt19937 random(3);
+  while (!lane.is_empty()) {
+    size_t stripe = random() % 3;
+    ByteView bytes = lane.next(stripe);
+    if (bytes.empty()) continue;
+    size_t count = 1 + random() % bytes.size();
+    for (size_t i = 0; i < count; i++) stripe_of[static_cast<size_t>(bytes.data() - memory.data()) + i] = int(stripe);
+    lane.advance(stripe, count);
+    auto first_unmoved = std::find(stripe_of.begin(), stripe_of.end(), -1) - stripe_of.begin();
+    ASSERT_EQ(lane.done(), static_cast<uint64_t>(first_unmoved));
+  }
+  for (size_t i = 0; i < 1000; i++) EXPECT_EQ(stripe_of[i], static_cast<int>(i / 7 % 3)) << i;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 
+#include "base/bell.h"
 #include "support/ranks.h"
 
 namespace hvd {
@@ -239,6 +240,84 @@ TEST(Transport, ADepartureWithGoodbyeIsNoFailure) {
     EXPECT_TRUE((*transport)->wait_until([] { return false; }, Clock::now() + 200ms).ok());
     EXPECT_TRUE((*transport)->failure().ok());
   });
+}
+
+// ---- what a world of several hosts needs ----
+
+TEST(Transport, ARankThatDoesNotBeatIsSilent) {
+  auto groups = make_local_groups(2);
+  ASSERT_TRUE(groups.ok());
+  auto root = Transport::create(std::move((*groups)[0]), test::small_settings());
+  auto member = Transport::create(std::move((*groups)[1]), test::small_settings());
+  ASSERT_TRUE(root.ok() && member.ok());
+  TimePoint start(1000s);
+  for (int second = 0; second < 10; second++) {
+    (*member)->beat();
+    EXPECT_TRUE((*root)->find_silent(start + second * 1s, 5s).ok()) << second;
+  }
+  EXPECT_TRUE((*root)->find_silent(start + 11s, 5s).ok());
+  EXPECT_TRUE((*root)->find_silent(start + 13s, 5s).ok());
+  Status status = (*root)->find_silent(start + 14s, 5s);
+  EXPECT_EQ(status.code(), Code::peer_lost);
+  EXPECT_EQ(status.message(), "rank 1 (thread) is lost: silent for 5.0 s");
+}
+
+TEST(Transport, ARootThatWasStoppedItselfJudgesNobody) {
+  auto groups = make_local_groups(2);
+  ASSERT_TRUE(groups.ok());
+  auto root = Transport::create(std::move((*groups)[0]), test::small_settings());
+  ASSERT_TRUE(root.ok());
+  TimePoint start(1000s);
+  EXPECT_TRUE((*root)->find_silent(start, 5s).ok());
+  EXPECT_TRUE((*root)->find_silent(start + 60s, 5s).ok());
+  EXPECT_TRUE((*root)->find_silent(start + 62s, 5s).ok());
+  EXPECT_TRUE((*root)->find_silent(start + 64s, 5s).ok());
+  EXPECT_FALSE((*root)->find_silent(start + 66s, 5s).ok());
+}
+
+TEST(Transport, AnOutsideEventWakesOnceUntilItIsRearmed) {
+  auto groups = make_local_groups(1);
+  ASSERT_TRUE(groups.ok());
+  auto made = Transport::create(std::move((*groups)[0]), test::small_settings());
+  ASSERT_TRUE(made.ok());
+  Transport& transport = **made;
+  auto bell = create_bell();
+  ASSERT_TRUE(bell.ok());
+  ASSERT_TRUE(transport.watch(bell->get()).ok());
+  auto wakes = [&] {
+    TimePoint until = Clock::now() + 20ms;
+    transport.sleep(until);
+    return Clock::now() < until;
+  };
+  ring(*bell);
+  EXPECT_TRUE(wakes());
+  EXPECT_FALSE(wakes());  // somebody else drives: it must not keep us awake
+  transport.leave();
+  EXPECT_TRUE(wakes());
+  silence(*bell);
+  transport.leave();
+  EXPECT_FALSE(wakes());
+  transport.unwatch(bell->get());
+  ring(*bell);
+  transport.leave();
+  EXPECT_FALSE(wakes());
+}
+
+TEST(Transport, ChoresAreDoneWhileADriverSleepsInAWait) {
+  auto groups = make_local_groups(1);
+  ASSERT_TRUE(groups.ok());
+  TransportSettings settings = test::small_settings();
+  settings.yield = {};
+  auto made = Transport::create(std::move((*groups)[0]), settings);
+  ASSERT_TRUE(made.ok());
+  int done = 0;
+  (*made)->set_chores([&](TimePoint now) {
+    done++;
+    return now + 1ms;
+  });
+  (*made)->enter();
+  EXPECT_TRUE((*made)->wait_until([&] { return done == 5; }, kNever).ok());
+  (*made)->leave();
 }
 
 }  // namespace

@@ -1,0 +1,148 @@
+#include "net/control_link.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hvd {
+namespace {
+
+constexpr size_t kHead = 5;
+constexpr size_t kLargestFrame = 256 << 20;
+constexpr size_t kReadAtOnce = 64 << 10;
+constexpr Duration kRetry = std::chrono::milliseconds(1);  // while the socket has no room
+
+}  // namespace
+
+ControlLink::ControlLink(std::unique_ptr<Stream> stream, std::string peer, ControlLinkSettings settings, TimePoint now)
+    : stream_(std::move(stream)),
+      peer_(std::move(peer)),
+      settings_(settings),
+      spoke_at_(now),
+      heard_at_(now),
+      looked_at_(now) {}
+
+void ControlLink::set_limits(ControlLinkSettings settings, TimePoint now) {
+  settings_ = settings;
+  heard_at_ = looked_at_ = now;
+}
+
+void ControlLink::append(Kind kind, ByteView body) {
+  if (is_over_) return;
+  uint32_t length = static_cast<uint32_t>(body.size());
+  for (int shift = 0; shift < 32; shift += 8) outgoing_.push_back(static_cast<std::byte>(length >> shift));
+  outgoing_.push_back(static_cast<std::byte>(kind));
+  outgoing_.insert(outgoing_.end(), body.begin(), body.end());
+  spoke_ = true;
+  write();
+}
+
+void ControlLink::send(ByteView message) { append(Kind::message, message); }
+
+void ControlLink::spread(const Status& failure) {
+  if (std::exchange(has_spread_, true)) return;
+  Bytes body;
+  Encoder out(body);
+  out.varint(static_cast<uint64_t>(failure.code()));
+  out.text(failure.message());
+  append(Kind::failure, body);
+}
+
+void ControlLink::say_goodbye() { append(Kind::goodbye, {}); }
+
+void ControlLink::write() {
+  while (!is_over_ && has_unsent()) {
+    auto count = stream_->write(ByteView(outgoing_).subspan(sent_));
+    if (!count.ok()) break;  // the peer is gone but may have left a last word: read() tells its end
+    if (*count == 0) return;
+    sent_ += *count;
+  }
+  outgoing_.clear();
+  sent_ = 0;
+}
+
+void ControlLink::read(TimePoint now) {
+  while (!is_over_) {
+    size_t before = incoming_.size();
+    incoming_.resize(before + kReadAtOnce);
+    auto count = stream_->read(std::span(incoming_).subspan(before));
+    incoming_.resize(before + (count.ok() ? *count : 0));
+    if (count.ok() && *count > 0) heard_at_ = now;
+    scan();
+    if (!count.ok()) return end(count.status().message());
+    if (*count < kReadAtOnce && !stream_->has_buffered()) return;
+  }
+}
+
+bool ControlLink::next_frame(size_t& at, Frame& frame) {
+  ByteView bytes = ByteView(incoming_).subspan(at);
+  if (bytes.size() < kHead) return false;
+  uint32_t length = 0;
+  for (size_t i = 0; i < 4; i++) length |= static_cast<uint32_t>(bytes[i]) << (8 * i);
+  uint8_t kind = static_cast<uint8_t>(bytes[4]);
+  if (length > kLargestFrame || kind > static_cast<uint8_t>(Kind::goodbye)) {
+    end("it sent what no rank sends");
+    return false;
+  }
+  if (bytes.size() < kHead + length) return false;
+  frame = {static_cast<Kind>(kind), bytes.subspan(kHead, length)};
+  at += kHead + length;
+  return true;
+}
+
+void ControlLink::scan() {
+  Frame frame;
+  while (next_frame(scanned_, frame)) {
+    if (frame.kind == Kind::failure) take_failure(frame.body);
+    if (frame.kind == Kind::goodbye) has_departed_ = true;
+  }
+}
+
+void ControlLink::take_failure(ByteView body) {
+  Decoder in(body);
+  auto code = in.varint();
+  std::string text(in.text());
+  bool is_known = in.ok() && code > 0 && code <= static_cast<uint64_t>(Code::not_initialized);
+  if (failure_.ok()) failure_ = {is_known ? static_cast<Code>(code) : Code::unknown, std::move(text)};
+}
+
+bool ControlLink::receive(ByteView& message) {
+  Frame frame;
+  while (taken_ < scanned_ && next_frame(taken_, frame)) {
+    if (frame.kind != Kind::message) continue;
+    message = frame.body;
+    return true;
+  }
+  incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<ptrdiff_t>(taken_));
+  scanned_ -= taken_;
+  taken_ = 0;
+  return false;
+}
+
+bool ControlLink::has_messages() const { return taken_ < scanned_; }
+
+Status ControlLink::progress(TimePoint now) {
+  // Who was stopped itself, or did not look for another reason, has no right to call the peer silent.
+  if (now - looked_at_ > settings_.silence / 2) heard_at_ = now;
+  looked_at_ = now;
+  read(now);
+  if (now >= spoke_at_ + settings_.heartbeat && !has_unsent()) append(Kind::heartbeat, {});
+  write();
+  if (std::exchange(spoke_, false)) spoke_at_ = now;
+  if (now >= heard_at_ + settings_.silence) end(fmt::format("silent for {:.1f} s", seconds_of(now - heard_at_)));
+  return lost_;
+}
+
+TimePoint ControlLink::next_deadline() const {
+  if (is_over_) return kNever;
+  TimePoint speak = has_unsent() ? looked_at_ + kRetry : spoke_at_ + settings_.heartbeat;
+  return std::min(speak, heard_at_ + settings_.silence);
+}
+
+void ControlLink::end(std::string_view reason) {
+  if (std::exchange(is_over_, true) || has_departed_) return;
+  lost_ = {Code::peer_lost, fmt::format("{} is lost: {}", peer_, reason)};
+}
+
+}  // namespace hvd

@@ -1,0 +1,198 @@
+#include "net/dialer.h"
+
+#include <fmt/core.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/joined.h"
+
+namespace hvd {
+namespace {
+
+constexpr int32_t kStripeBits = 8;  // of Identity::stripe; the number of stripes is above them
+constexpr int32_t kMostStripes = (1 << kStripeBits) - 1;
+// The caller's error, which lists the addresses, comes first.
+constexpr Duration kPatienceForCaller = std::chrono::seconds(1);
+constexpr uint32_t kShortRoundTrip = 200;  // microseconds
+
+int32_t stripe_of(size_t index, size_t count) {
+  return static_cast<int32_t>(count) << kStripeBits | static_cast<int32_t>(index);
+}
+
+Result<SocketAddress> peer_address(int descriptor) {
+  RawAddress raw;
+  if (::getpeername(descriptor, raw.get(), &raw.length) != 0) return system_error("cannot name a peer", "");
+  return address_of(raw.get());
+}
+
+bool is_complete(const std::vector<std::unique_ptr<Stream>>& stripes) {
+  return !stripes.empty() &&
+         std::none_of(stripes.begin(), stripes.end(), [](const auto& stream) { return stream == nullptr; });
+}
+
+}  // namespace
+
+Dialer::Dialer(Poller poller, std::unique_ptr<Acceptor> acceptor, Credentials credentials, DialerSettings settings)
+    : poller_(std::move(poller)),
+      acceptor_(std::move(acceptor)),
+      credentials_(std::move(credentials)),
+      settings_(std::move(settings)) {}
+
+Result<std::unique_ptr<Dialer>> Dialer::create(std::unique_ptr<Acceptor> acceptor, std::vector<Accepted> early,
+                                               const std::vector<HostRecord>& hosts, Credentials credentials,
+                                               DialerSettings settings) {
+  auto poller = Poller::create();
+  if (!poller.ok()) return poller.status();
+  if (Status status = poller->add(acceptor->descriptor(), 0); !status.ok()) return status;
+  auto interfaces = read_interfaces();
+  if (!interfaces.ok()) return interfaces.status();
+  std::unique_ptr<Dialer> dialer(
+      new Dialer(std::move(*poller), std::move(acceptor), std::move(credentials), std::move(settings)));
+  dialer->interfaces_ = std::move(*interfaces);
+  for (const HostRecord& host : hosts) {
+    for (size_t local = 0; local < host.ranks.size(); local++) {
+      dialer->peers_[host.ranks[local].rank] = {rank_name(host, local), endpoints_of(host, local)};
+    }
+  }
+  dialer->take_in(std::move(early));
+  return dialer;
+}
+
+void Dialer::open(int32_t peer, TimePoint now) {
+  Duration patience = peer > settings_.rank ? Duration{} : kPatienceForCaller;
+  openings_[peer] = {.began = now, .deadline = now + settings_.timeout + patience, .connectors = {}, .stripes = {}};
+  set_alarm();
+}
+
+void Dialer::take_in(std::vector<Accepted> accepted) {
+  for (Accepted& one : accepted) {
+    const Identity& who = one.identity;
+    size_t count = static_cast<size_t>(who.stripe >> kStripeBits);
+    size_t index = static_cast<size_t>(who.stripe) & kMostStripes;
+    if (who.purpose != Purpose::data || who.stripe < 0 || index >= count || !peers_.contains(who.from)) continue;
+    auto& stripes = arrived_[who.from];
+    stripes.resize(count);
+    stripes[index] = std::move(one.stream);
+  }
+}
+
+Status Dialer::call(int32_t peer, Opening& opening, size_t stripe, std::vector<Endpoint> endpoints, TimePoint now) {
+  Target target{.name = peers_.at(peer).name,
+                .endpoints = std::move(endpoints),
+                .identity = {.purpose = Purpose::data,
+                             .generation = settings_.generation,
+                             .from = settings_.rank,
+                             .to = peer,
+                             .stripe = stripe_of(stripe, opening.stripes.size())}};
+  ConnectorSettings settings;
+  settings.options = settings_.options;
+  auto connector = Connector::create(std::move(target), credentials_, now, opening.deadline, std::move(settings));
+  if (!connector.ok()) return connector.status();
+  if (Status status = poller_.add((*connector)->descriptor(), 0); !status.ok()) return status;
+  opening.connectors[stripe] = std::move(*connector);
+  return {};
+}
+
+Status Dialer::start_calling(int32_t peer, Opening& opening, TimePoint now) {
+  size_t count = static_cast<size_t>(std::clamp(settings_.streams, 1, kMostStripes));
+  opening.stripes.resize(count);
+  opening.connectors.resize(count);
+  return call(peer, opening, 0, order_for_connecting(peers_.at(peer).endpoints, interfaces_), now);
+}
+
+Status Dialer::advance(int32_t peer, Opening& opening, TimePoint now) {
+  if (opening.connectors.empty()) {
+    if (Status status = start_calling(peer, opening, now); !status.ok()) return status;
+  }
+  for (size_t stripe = 0; stripe < opening.connectors.size(); stripe++) {
+    if (opening.connectors[stripe] == nullptr) continue;
+    auto result = opening.connectors[stripe]->poll(now);
+    if (!result) continue;
+    if (!result->ok()) return result->status();
+    opening.connectors[stripe].reset();
+    opening.stripes[stripe] = std::move(result->value());
+    if (stripe > 0) continue;
+    // The others take the way that worked.
+    auto address = peer_address(opening.stripes[0]->descriptor());
+    if (!address.ok()) return address.status();
+    for (size_t other = 1; other < opening.stripes.size(); other++) {
+      if (Status status = call(peer, opening, other, {{*address, ""}}, now); !status.ok()) return status;
+    }
+  }
+  return {};
+}
+
+Status Dialer::check_called(int32_t peer, Opening& opening, TimePoint now) {
+  auto found = arrived_.find(peer);
+  if (found != arrived_.end() && is_complete(found->second)) {
+    opening.stripes = std::move(found->second);
+    arrived_.erase(found);
+    return {};
+  }
+  if (now < opening.deadline) return {};
+  return {Code::unknown,
+          fmt::format("{} did not connect to {} within {:.1f} s (HOROVOD_START_TIMEOUT), which listens at {}",
+                      peers_.at(peer).name, peers_.at(settings_.rank).name, seconds_of(now - opening.began), [&] {
+                        std::vector<std::string> texts;
+                        for (const Endpoint& endpoint : acceptor_->endpoints()) texts.push_back(to_text(endpoint));
+                        return joined(texts, ", ");
+                      }())};
+}
+
+std::optional<Dialer::Opened> Dialer::poll(TimePoint now) {
+  poller_.wait();
+  std::vector<Accepted> accepted;
+  acceptor_->poll(now, accepted);
+  take_in(std::move(accepted));
+  std::optional<Opened> opened;
+  for (auto& [peer, opening] : openings_) {
+    Status status = peer > settings_.rank ? advance(peer, opening, now) : check_called(peer, opening, now);
+    if (!status.ok()) opened.emplace(Opened{peer, status});
+    if (status.ok() && is_complete(opening.stripes)) {
+      for (auto& stream : opening.stripes) choose_congestion(stream->descriptor(), settings_.congestion);
+      opened.emplace(Opened{peer, std::move(opening.stripes)});
+    }
+    if (opened) break;
+  }
+  if (opened) openings_.erase(opened->peer);
+  set_alarm();
+  return opened;
+}
+
+// What was asked for since the last poll(), and what is finished but not yet told, is due at once.
+void Dialer::set_alarm() {
+  TimePoint next = kNever;
+  for (const auto& [peer, opening] : openings_) {
+    bool is_new = peer > settings_.rank && opening.connectors.empty();
+    auto found = arrived_.find(peer);
+    bool is_there = is_complete(opening.stripes) || (found != arrived_.end() && is_complete(found->second));
+    next = std::min(next, is_new || is_there ? TimePoint{} : opening.deadline);
+  }
+  poller_.set_alarm(next);
+}
+
+void Dialer::list_descriptors(std::vector<int>& into) const {
+  into.push_back(poller_.descriptor());
+  into.push_back(acceptor_->descriptor());
+}
+
+void choose_congestion(int descriptor, const std::string& choice) {
+  std::string name = choice == "default" ? "" : choice;
+  if (choice == "auto") {
+    char current[16] = {};
+    socklen_t length = sizeof current - 1;
+    ::getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, current, &length);
+    tcp_info about{};
+    length = sizeof about;
+    bool is_known = ::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &about, &length) == 0;
+    bool paces = std::strncmp(current, "bbr", 3) == 0;
+    name = is_known && paces && about.tcpi_rtt < kShortRoundTrip ? "reno" : "";
+  }
+  if (name.empty()) return;
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
+}
+
+}  // namespace hvd

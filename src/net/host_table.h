@@ -1,0 +1,42 @@
+// Who is where: the hosts of a world, their ranks and how to reach them. Every host's leader writes a record; the root
+// of the tree of hosts puts them together and checks them, and every rank gets all. Thread rule: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "net/address.h"
+
+namespace hvd {
+
+struct HostRecord {
+  struct Rank {
+    int32_t rank = 0;  // of the world
+    int32_t pid = 0;
+    uint16_t port = 0;  // where it listens
+
+    bool operator==(const Rank&) const = default;
+  };
+  int32_t index = 0;  // among the hosts
+  std::string name;
+  int32_t world_size = 0, hosts = 0;  // as this host was told
+  std::vector<Endpoint> addresses;    // of the host, the preferred first; their ports mean nothing
+  std::vector<Rank> ranks;            // by local rank; the first is the leader
+
+  bool operator==(const HostRecord&) const = default;
+};
+
+std::string rank_name(const HostRecord& host, size_t local_rank);  // "rank 3 (hostb, pid 4711)"
+std::vector<Endpoint> endpoints_of(const HostRecord& host, size_t local_rank);
+
+void encode(Encoder& out, const std::vector<HostRecord>& hosts);
+Result<std::vector<HostRecord>> decode_hosts(Decoder& in);
+
+// Puts the records in the order of hosts. Not ok: they do not form one world; the message says which contradict.
+Status sort_and_check(std::vector<HostRecord>& hosts);
+bool is_homogeneous(const std::vector<HostRecord>& hosts);  // as many ranks on every host
+
+}  // namespace hvd

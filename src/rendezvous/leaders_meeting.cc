@@ -1,0 +1,223 @@
+#include "rendezvous/leaders_meeting.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+
+#include <algorithm>
+
+#include "base/joined.h"
+#include "net/connector.h"
+#include "net/interfaces.h"
+#include "rendezvous/host_tree.h"
+#include "rendezvous/report.h"
+
+namespace hvd {
+namespace {
+
+constexpr Duration kSlice = std::chrono::milliseconds(500);    // between looks at the door while the store is asked
+constexpr Duration kPatience = std::chrono::seconds(5);        // who is connected explains itself after its deadline
+constexpr Duration kLastWord = std::chrono::seconds(2);        // to ask the store what became of the missing
+constexpr Duration kNoSilence = std::chrono::hours(24 * 365);  // while the world forms nobody speaks regularly
+
+void wait_for(const std::vector<int>& descriptors, TimePoint until) {
+  std::vector<pollfd> all;
+  for (int descriptor : descriptors) all.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  ::poll(all.data(), all.size(), milliseconds_until(until));
+}
+
+std::unique_ptr<ControlLink> make_link(std::unique_ptr<Stream> stream, std::string name) {
+  return std::make_unique<ControlLink>(std::move(stream), std::move(name),
+                                       ControlLinkSettings{.heartbeat = kNoSilence, .silence = kNoSilence},
+                                       Clock::now());
+}
+
+std::string key_prefix(Generation generation) { return fmt::format("world/{}/", static_cast<uint64_t>(generation)); }
+std::string host_key(Generation generation, int32_t host) {
+  return fmt::format("{}host/{}", key_prefix(generation), host);
+}
+
+Result<std::vector<HostRecord>> hosts_in(ByteView bytes) {
+  Decoder in(bytes);
+  return decode_hosts(in);
+}
+
+}  // namespace
+
+std::string failure_key(Generation generation, int32_t host) {
+  return fmt::format("{}failure/{}", key_prefix(generation), host);
+}
+
+LeadersMeeting::LeadersMeeting(HostRecord own, Generation generation, Credentials credentials, Store& store,
+                               Acceptor& acceptor, TimePoint deadline)
+    : own_(std::move(own)),
+      generation_(generation),
+      credentials_(std::move(credentials)),
+      store_(store),
+      acceptor_(acceptor),
+      deadline_(deadline),
+      expected_(children_of(own_.index, own_.hosts)) {}
+
+void LeadersMeeting::connect() {
+  Bytes record;
+  Encoder out(record);
+  encode(out, {own_});
+  trouble_ = store_.set(host_key(generation_, own_.index), record, deadline_);
+  if (trouble_.ok() && own_.index > 0) {
+    auto parent = find_parent();
+    trouble_ = parent.ok() ? connect_to_parent(*parent) : parent.status();
+    if (!trouble_.ok()) {  // the parent cannot hear it from us
+      Bytes text;
+      Encoder(text).text(trouble_.message());
+      (void)store_.set(failure_key(generation_, own_.index), text, Clock::now() + kLastWord);
+    }
+  }
+  if (trouble_.ok()) trouble_ = await_children();
+}
+
+Result<HostRecord> LeadersMeeting::find_parent() {
+  int32_t index = parent_of(own_.index);
+  for (;;) {
+    TimePoint now = Clock::now();
+    auto record = store_.get(host_key(generation_, index), std::min(deadline_, now + kSlice));
+    if (record.ok()) {
+      auto hosts = hosts_in(*record);
+      if (!hosts.ok()) return hosts.status();
+      return std::move(hosts->front());
+    }
+    if (record.status().code() != Code::timed_out) return record.status();
+    accept_children();
+    if (Clock::now() >= deadline_) return explain_missing(fmt::format("host {} did not come", index));
+  }
+}
+
+Status LeadersMeeting::connect_to_parent(const HostRecord& parent) {
+  auto interfaces = read_interfaces();
+  if (!interfaces.ok()) return interfaces.status();
+  Target target{.name = rank_name(parent, 0),
+                .endpoints = order_for_connecting(endpoints_of(parent, 0), *interfaces),
+                .identity = {.purpose = Purpose::control,
+                             .generation = generation_,
+                             .from = own_.ranks.front().rank,
+                             .to = parent.ranks.front().rank,
+                             .stripe = own_.index}};
+  // A little earlier than the parent gives up, so that it can say why.
+  TimePoint now = Clock::now();
+  TimePoint until = deadline_ - std::min<Duration>(std::chrono::seconds(1), (deadline_ - now) / 10);
+  auto connector = Connector::create(std::move(target), credentials_, now, until);
+  if (!connector.ok()) return connector.status();
+  for (;;) {
+    accept_children();
+    if (auto result = (*connector)->poll(Clock::now())) {
+      if (!result->ok()) {
+        return {result->status().code(), fmt::format("{}: {}", rank_name(own_, 0), result->status().message())};
+      }
+      parent_ = make_link(std::move(result->value()), rank_name(parent, 0));
+      return {};
+    }
+    wait_for({acceptor_.descriptor(), (*connector)->descriptor()}, until);
+  }
+}
+
+void LeadersMeeting::accept_children() {
+  std::vector<Accepted> accepted;
+  acceptor_.poll(Clock::now(), accepted);
+  for (Accepted& one : accepted) {
+    if (one.identity.purpose == Purpose::data) {
+      early_.push_back(std::move(one));
+      continue;
+    }
+    int32_t host = one.identity.stripe;
+    if (std::find(expected_.begin(), expected_.end(), host) == expected_.end()) continue;
+    auto same = [&](const auto& child) { return child.first == host; };
+    children_.erase(std::remove_if(children_.begin(), children_.end(), same), children_.end());
+    children_.emplace_back(host, make_link(std::move(one.stream), fmt::format("rank {}", one.identity.from)));
+  }
+}
+
+Status LeadersMeeting::await_children() {
+  for (accept_children(); !has_all_children(); accept_children()) {
+    if (Clock::now() >= deadline_) return explain_missing("not all hosts connected");
+    wait_for({acceptor_.descriptor()}, deadline_);
+  }
+  return {};
+}
+
+// Looks in the store for those that did not come, and for what they had to say.
+Status LeadersMeeting::explain_missing(std::string_view what) {
+  TimePoint until = Clock::now() + kLastWord;
+  auto entries = store_.gather(key_prefix(generation_), 0, until);
+  if (!entries.ok()) return entries.status();
+  std::vector<bool> present(static_cast<size_t>(own_.world_size));
+  std::vector<std::string> hosts, reasons;
+  for (const auto& [key, value] : *entries) {
+    if (key.find("/failure/") != std::string::npos) {
+      Decoder in(value);
+      reasons.emplace_back(in.text());
+      continue;
+    }
+    auto records = hosts_in(value);
+    if (!records.ok() || records->empty()) continue;
+    hosts.push_back(records->front().name);
+    for (const HostRecord::Rank& rank : records->front().ranks) {
+      if (rank.rank >= 0 && rank.rank < own_.world_size) present[static_cast<size_t>(rank.rank)] = true;
+    }
+  }
+  if (!reasons.empty()) return {Code::unknown, "the world did not form: " + joined(reasons, "; ")};
+  std::vector<size_t> missing;
+  for (size_t rank = 0; rank < present.size(); rank++) {
+    if (!present[rank]) missing.push_back(rank);
+  }
+  if (missing.empty()) {
+    return {Code::unknown, fmt::format("the world did not form in time: {} ({} met at the rendezvous) "
+                                       "(HOROVOD_START_TIMEOUT)",
+                                       what, joined(hosts, ", "))};
+  }
+  return {Code::unknown,
+          fmt::format("the world did not form in time: of {} ranks on {} hosts, these never came: {}; there were {} "
+                      "(HOROVOD_START_TIMEOUT)",
+                      own_.world_size, own_.hosts, joined(missing, ", "), joined(hosts, ", "))};
+}
+
+Result<Bytes> LeadersMeeting::await_report(ControlLink& link) {
+  TimePoint until = std::max(deadline_, Clock::now()) + kPatience;
+  for (;;) {
+    Status status = link.progress(Clock::now());
+    ByteView message;
+    if (link.receive(message)) return decode_report(message);
+    if (!status.ok()) return Status(status.code(), fmt::format("{} before the world formed", status.message()));
+    if (Clock::now() >= until) {
+      return Status(Code::unknown,
+                    fmt::format("{} did not answer while the world formed (HOROVOD_START_TIMEOUT)", link.peer()));
+    }
+    wait_for({link.descriptor()}, std::min(until, link.next_deadline()));
+  }
+}
+
+Result<Bytes> LeadersMeeting::agree(Result<Bytes> own, const Merge& merge, const Judge& judge) {
+  Result<Bytes> all = trouble_.ok() ? std::move(own) : Result<Bytes>(trouble_);
+  if (trouble_.ok()) {
+    for (auto& [host, link] : children_) {
+      auto report = await_report(*link);
+      if (!report.ok()) {
+        if (all.ok()) all = report.status();  // the others are heard all the same: they wait for a verdict
+      } else if (all.ok()) {
+        merge(*all, *report);
+      }
+    }
+  }
+  Result<Bytes> verdict = all;
+  if (own_.index == 0) {
+    if (all.ok()) verdict = judge(std::move(*all));
+  } else if (parent_ != nullptr) {
+    parent_->send(encode_report(all));
+    verdict = await_report(*parent_);
+  }
+  for (auto& [host, link] : children_) link->send(encode_report(verdict));
+  // A verdict may be longer than a socket holds.
+  for (auto& [host, link] : children_) {
+    while (link->has_unsent() && link->progress(Clock::now()).ok()) wait_for({}, Clock::now() + kSlice / 500);
+  }
+  return verdict;
+}
+
+}  // namespace hvd

@@ -1,0 +1,61 @@
+// The leaders of a world's hosts meet: each publishes its host's record in the store, connects its control link to its
+// parent in the tree of hosts and accepts its children. Then they agree(): reports climb the tree, the root judges, and
+// the verdict comes down, so that all ranks of a world get the same error.
+// Every wait ends with the start time-out, and the error names who is missing. Thread rule: one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "net/acceptor.h"
+#include "net/control_link.h"
+#include "net/host_table.h"
+#include "rendezvous/store.h"
+
+namespace hvd {
+
+// Where a host that cannot come says why.
+std::string failure_key(Generation generation, int32_t host);
+
+class LeadersMeeting {
+ public:
+  LeadersMeeting(HostRecord own, Generation generation, Credentials credentials, Store& store, Acceptor& acceptor,
+                 TimePoint deadline);
+
+  // Publishes and connects. What fails is remembered and told to whom we are connected to by agree().
+  void connect();
+
+  // Puts together what this host and those below it report, with `merge`; the root gives the result to `judge`.
+  using Merge = std::function<void(Bytes& all, ByteView one)>;
+  using Judge = std::function<Result<Bytes>(Bytes all)>;
+  Result<Bytes> agree(Result<Bytes> own, const Merge& merge, const Judge& judge);
+
+  std::unique_ptr<ControlLink> take_parent() { return std::move(parent_); }
+  std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> take_children() { return std::move(children_); }
+  std::vector<Accepted> take_early() { return std::move(early_); }  // data connections that have come already
+
+ private:
+  Result<HostRecord> find_parent();
+  Status connect_to_parent(const HostRecord& parent);
+  Status await_children();
+  void accept_children();
+  bool has_all_children() const { return children_.size() == expected_.size(); }
+  Status explain_missing(std::string_view what);
+  Result<Bytes> await_report(ControlLink& link);
+
+  HostRecord own_;
+  Generation generation_;
+  Credentials credentials_;
+  Store& store_;
+  Acceptor& acceptor_;
+  TimePoint deadline_;
+  std::vector<int32_t> expected_;  // children
+  std::unique_ptr<ControlLink> parent_;
+  std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> children_;  // by index of their host
+  std::vector<Accepted> early_;
+  Status trouble_;
+};
+
+}  // namespace hvd

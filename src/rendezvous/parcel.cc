@@ -1,0 +1,104 @@
+#include "rendezvous/parcel.h"
+
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace hvd {
+namespace {
+
+constexpr uint32_t kParcel = 0x48565031;  // "HVP1"
+
+Status gone() { return {Code::peer_lost, "the process at the other end is gone"}; }
+
+int milliseconds_left(TimePoint time) {
+  return static_cast<int>(std::clamp(seconds_of(time - Clock::now()) * 1e3 + 1, 0.0, 1e6));
+}
+
+}  // namespace
+
+bool wait_readable(const UniqueFd& fd, TimePoint until) {
+  pollfd wanted{.fd = fd.get(), .events = POLLIN, .revents = 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&wanted, 1, milliseconds_left(until));
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+bool send_message(const UniqueFd& socket, ByteView message, std::span<const int> fds) {
+  iovec part{.iov_base = const_cast<std::byte*>(message.data()), .iov_len = message.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];
+  msghdr head{};
+  head.msg_iov = &part;
+  head.msg_iovlen = 1;
+  if (!fds.empty()) {
+    head.msg_control = control;
+    head.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* rights = CMSG_FIRSTHDR(&head);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
+  }
+  return ::sendmsg(socket.get(), &head, MSG_NOSIGNAL) == static_cast<ssize_t>(message.size());
+}
+
+bool receive_message(const UniqueFd& socket, std::span<std::byte> message, std::vector<UniqueFd>& fds) {
+  iovec part{.iov_base = message.data(), .iov_len = message.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];
+  msghdr head{};
+  head.msg_iov = &part;
+  head.msg_iovlen = 1;
+  head.msg_control = control;
+  head.msg_controllen = sizeof control;
+  ssize_t got = ::recvmsg(socket.get(), &head, MSG_CMSG_CLOEXEC);
+  for (cmsghdr* rights = CMSG_FIRSTHDR(&head); got >= 0 && rights != nullptr; rights = CMSG_NXTHDR(&head, rights)) {
+    if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
+    size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof fd);
+      fds.emplace_back(fd);
+    }
+  }
+  return got == static_cast<ssize_t>(message.size());
+}
+
+Status send_parcel(const UniqueFd& socket, ByteView bytes) {
+  UniqueFd memory(::memfd_create("horovod parcel", MFD_CLOEXEC));
+  if (!memory) return system_error("cannot create a memory object", "");
+  for (ByteView left = bytes; !left.empty();) {
+    ssize_t written = ::write(memory.get(), left.data(), left.size());
+    if (written < 0 && errno != EINTR) return system_error("cannot fill a memory object", "");
+    if (written > 0) left = left.subspan(static_cast<size_t>(written));
+  }
+  int fd = memory.get();
+  if (!send_message(socket, std::as_bytes(std::span(&kParcel, 1)), {&fd, 1})) return gone();
+  return {};
+}
+
+Result<Bytes> receive_parcel(const UniqueFd& socket, TimePoint until) {
+  if (!wait_readable(socket, until)) return Status(Code::timed_out, "nothing came in time");
+  uint32_t magic = 0;
+  std::vector<UniqueFd> fds;
+  if (!receive_message(socket, std::as_writable_bytes(std::span(&magic, 1)), fds) || magic != kParcel ||
+      fds.size() != 1) {
+    return gone();
+  }
+  struct stat about {};
+  if (::fstat(fds[0].get(), &about) != 0) return system_error("cannot look at a memory object", "");
+  Bytes bytes(static_cast<size_t>(about.st_size));
+  for (size_t at = 0; at < bytes.size();) {
+    ssize_t got = ::pread(fds[0].get(), bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
+    if (got <= 0) return system_error("cannot read a memory object", "");
+    at += static_cast<size_t>(got);
+  }
+  return bytes;
+}
+
+}  // namespace hvd

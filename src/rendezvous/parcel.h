@@ -1,0 +1,27 @@
+// Messages between the processes of one host over Unix sockets (SOCK_SEQPACKET), with descriptors. A parcel carries
+// bytes of any length, in a memory object whose descriptor is sent. Blocking. Thread rule: any thread.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/status.h"
+#include "base/wire.h"
+
+namespace hvd {
+
+inline constexpr size_t kMostDescriptors = 129;  // in one message
+
+bool wait_readable(const UniqueFd& fd, TimePoint until);
+
+bool send_message(const UniqueFd& socket, ByteView message, std::span<const int> fds);
+// True: a message of exactly this length came.
+bool receive_message(const UniqueFd& socket, std::span<std::byte> message, std::vector<UniqueFd>& fds);
+
+Status send_parcel(const UniqueFd& socket, ByteView bytes);
+Result<Bytes> receive_parcel(const UniqueFd& socket,
+                             TimePoint until);  // timed_out, or peer_lost: the other side is gone
+
+}  // namespace hvd

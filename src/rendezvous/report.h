@@ -1,0 +1,34 @@
+// What one step of forming a world came to, as bytes: a value, or the error that everybody is to get.
+// Thread rule: pure functions.
+#pragma once
+
+#include "base/status.h"
+#include "base/wire.h"
+
+namespace hvd {
+
+inline Bytes encode_report(const Result<Bytes>& report) {
+  Bytes bytes;
+  Encoder out(bytes);
+  out.u8(static_cast<uint8_t>(report.status().code()));
+  if (report.ok()) {
+    out.bytes(report.value());
+  } else {
+    out.text(report.status().message());
+  }
+  return bytes;
+}
+
+inline Result<Bytes> decode_report(ByteView bytes) {
+  Decoder in(bytes);
+  Code code = in.one_of(Code::not_initialized);
+  if (in.ok() && code == Code::ok) {
+    ByteView value = in.bytes(in.left());
+    return Bytes(value.begin(), value.end());
+  }
+  std::string text(in.text());
+  if (!in.ok()) return Status(Code::unknown, "a report of another rank cannot be read");
+  return Status(code, text);
+}
+
+}  // namespace hvd

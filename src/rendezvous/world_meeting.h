@@ -1,0 +1,44 @@
+// Forms a world from what the environment says. The ranks of a host meet over a Unix socket (host_meeting.h). If there
+// are several hosts, their leaders meet through the store and connect in a tree (leaders_meeting.h); every rank gets
+// the table of all hosts and opens the data connections that the usual algorithms need. It either works on all ranks or
+// fails on all that can be reached, with the same message. A world of one host opens no socket and needs no store.
+// Blocks, at most for the start time-out and a little more. Thread rule: any thread.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "model/config.h"
+#include "model/host_group.h"
+#include "model/world.h"
+#include "net/control_link.h"
+#include "net/dialer.h"
+#include "net/host_table.h"
+#include "rendezvous/store_server.h"
+
+namespace hvd {
+
+struct WorldGroup {
+  HostGroup host;
+  std::vector<int32_t> host_of_rank;  // index of the host, by rank of the world
+  bool is_homogeneous = true;
+
+  // The rest only in worlds of several hosts.
+  std::vector<HostRecord> hosts;
+  std::unique_ptr<ControlLink> parent;                                     // leaders below the root of the tree
+  std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> children;  // leaders; by index of their host
+  std::unique_ptr<Dialer> dialer;
+  std::vector<std::pair<int32_t, std::vector<std::unique_ptr<Stream>>>> streams;  // open already, by rank
+  std::unique_ptr<StoreServer> store;                                             // where rank 0 hosts it itself
+};
+
+// `memory` is what the leader of a host brings along for its ranks; the others pass none.
+Result<WorldGroup> form_world(const World& world, const Config& config, UniqueFd memory);
+
+// The ranks that `rank` exchanges data with in the usual algorithms: those of its place on the next and previous host
+// and on the hosts a power of two away.
+std::vector<int32_t> usual_peers(const std::vector<HostRecord>& hosts, int32_t rank);
+
+}  // namespace hvd

@@ -88,6 +88,15 @@ constexpr Knob kKnobs[] = {
     {"HOROVOD_GLOO_IFACE", [](Config& c) -> Slot { return Names{&c.network_interfaces}; }, {},
      "The same, under the name that scripts know; the names of both count."},
 
+    {"HOROVOD_TCP_STREAMS", [](Config& c) -> Slot { return &c.tcp_streams; }, {0, 64},
+     "Data connections between two ranks of different hosts; 0 chooses."},
+    {"HOROVOD_TCP_CONGESTION", [](Config& c) -> Slot { return &c.tcp_congestion; }, {},
+     "Congestion control of data connections: default is the host's; auto prefers reno to bbr on very short paths."},
+    {"HOROVOD_HEARTBEAT_SECONDS", [](Config& c) -> Slot { return &c.heartbeat_time; }, {0, kMaxSeconds},
+     "In worlds of several hosts, every process shows that it runs this often, in seconds."},
+    {"HOROVOD_SILENCE_SECONDS", [](Config& c) -> Slot { return &c.silence_time; }, {0, kMaxSeconds},
+     "A process or host that is silent for this many seconds is lost."},
+
     {"HOROVOD_FUSION_THRESHOLD", [](Config& c) -> Slot { return &c.fusion_threshold; }, {0, kMaxBytes},
      "Tensors are fused up to this many bytes; 0 switches fusion off."},
     {"HOROVOD_CYCLE_TIME", [](Config& c) -> Slot { return &c.cycle_time_ms; }, {0, 60000},

@@ -28,6 +28,10 @@ struct Config {
   bool tls = false;
   std::string tls_identity;                     // hex; the job's certificate and its private key
   std::vector<std::string> network_interfaces;  // empty: all
+  int32_t tcp_streams = 0;                      // per pair of ranks; 0: automatic
+  std::string tcp_congestion = "auto";
+  double heartbeat_time = 1;  // seconds
+  double silence_time = 5;
 
   // Negotiation.
   std::optional<int64_t>

@@ -13,6 +13,7 @@
 #include "rendezvous/parcel.h"
 #include "rendezvous/report.h"
 #include "rendezvous/store_client.h"
+#include "rendezvous/store_server.h"
 
 namespace hvd {
 namespace {

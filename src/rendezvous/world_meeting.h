@@ -16,9 +16,10 @@
 #include "net/control_link.h"
 #include "net/dialer.h"
 #include "net/host_table.h"
-#include "rendezvous/store_server.h"
 
 namespace hvd {
+
+class StoreServer;
 
 struct WorldGroup {
   HostGroup host;
@@ -31,7 +32,7 @@ struct WorldGroup {
   std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> children;  // leaders; by index of their host
   std::unique_ptr<Dialer> dialer;
   std::vector<std::pair<int32_t, std::vector<std::unique_ptr<Stream>>>> streams;  // open already, by rank
-  std::unique_ptr<StoreServer> store;                                             // where rank 0 hosts it itself
+  std::shared_ptr<StoreServer> store;                                             // where rank 0 hosts it itself
 };
 
 // `memory` is what the leader of a host brings along for its ranks; the others pass none.

@@ -22,7 +22,7 @@ help: ## List these targets
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-testbed
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -63,7 +63,7 @@ demo: all $(STAMPS)/demo ## Train a small network with one process, then with tw
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz $(STAMPS)/test $(STAMPS)/build ## Run all tests
+test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak
@@ -71,7 +71,7 @@ soak: all packages-fuzz $(STAMPS)/test ## Run the tests again and again, sanitiz
 	@REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=600 SANITIZE_TESTS=. tools/test.sh ctest asan tsan fuzz parallel
 
 .PHONY: bench
-bench: all packages-bench $(STAMPS)/bench ## Measure against MPI and Gloo
+bench: all packages-bench packages-testbed $(STAMPS)/bench ## Measure against MPI and Gloo
 	@$(BIN)/python benchmarks/run.py
 
 .PHONY: lint

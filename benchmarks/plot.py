@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from pathlib import Path
 
 from programs import OURS
-from report import size_text
+from report import MI, size_text
 from samples import Case, Results
 
 
-def draw(results: Results, places: Collection[str], path: Path) -> None:
+def draw(results: Results, place: str, path: Path) -> None:
     """Needs matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    all_cases = [c for c in results.cases(collective="allreduce") if c.place in places]
+    all_cases = results.cases(place=place, collective="allreduce")
     own_cases = [c for c in all_cases if results.best(c, OURS)]
-    sizes_seen = Counter((c.place, c.ranks, c.state) for c in own_cases or all_cases)
+    sizes_seen = Counter((c.ranks, c.state) for c in own_cases or all_cases)
     groups = [group for group, sizes in sizes_seen.items() if sizes > 1]  # one point is no line
     if not groups:
         return
-    programs = results.programs(places)
+    programs = results.programs([place])
     peers = [p for p in programs if p not in OURS]
     rows = 2 if own_cases else 1
     size = (6.5 * len(groups), 4.5 * rows)
     figure, axes = plt.subplots(rows, len(groups), figsize=size, squeeze=False, layout="constrained")
-    for column, (place, ranks, state) in enumerate(groups):
-        cases = [c for c in all_cases if (c.place, c.ranks, c.state) == (place, ranks, state)]
+    for column, (ranks, state) in enumerate(groups):
+        cases = [c for c in all_cases if (c.ranks, c.state) == (ranks, state)]
         times, ratios = axes[0][column], axes[-1][column]
         for number, program in enumerate(programs):
             ours = program in OURS
@@ -49,8 +48,8 @@ def draw(results: Results, places: Collection[str], path: Path) -> None:
         if own_cases:
             ratios.set(xscale="log", yscale="log", ylabel="best peer / ours", xlabel="bytes")
             ratios.axhline(1, color="black", linewidth=0.8)
-        elif wire := results.wires().get(place):
-            sizes = [c.bytes for c in cases]
+        if wire := results.wires().get(place):
+            sizes = [c.bytes for c in cases if c.bytes >= MI]
             times.plot(sizes, [wire.median * size for size in sizes], label="wire", color="black", linewidth=0.8)
         times.set(title=f"{place}, {ranks} ranks, {state}", xscale="log", yscale="log", ylabel="us per allreduce")
         for axis in {times, ratios}:

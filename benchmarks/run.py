@@ -79,9 +79,8 @@ def conclude(runner: Runner, places: list[Place], ranks: list[int], out: Path, f
     (out / "results.json").write_text(json.dumps(report.document(results, bars, figures, facts), indent=1))
     (out / "report.md").write_text(text + "\n")
     if importlib.util.find_spec("matplotlib"):
-        for kind in dict.fromkeys(place.kind for place in places):
-            picture = "allreduce.png" if kind == "shm" else f"allreduce_{kind}.png"
-            plot.draw(results, [place.name for place in places if place.kind == kind], out / picture)
+        for place in places:
+            plot.draw(results, place.name, out / f"allreduce_{'_'.join(filter(None, [place.kind, place.rate]))}.png")
     else:
         print("matplotlib is not installed: no picture")
     return text

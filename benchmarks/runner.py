@@ -97,7 +97,8 @@ class Runner:
                     stop([process for process in processes if process.poll() is None])
             if problem:
                 self.network.close()
-                problem = "; ".join([*errors.read_text().strip().splitlines()[-1:], problem])
+                said = [line for line in errors.read_text().splitlines() if line.strip("- \t")]  # mpirun draws lines
+                problem = "; ".join([*said[-1:], problem])
             lines = [line for line in out.read_text().splitlines() if line.count("\t") >= 5]
         samples = [parse(line, round_number, place.name, program.name) for line in lines]
         self.samples += samples

@@ -36,7 +36,7 @@ def build() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a smoke run: few sizes and samples, about a minute")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: few sizes and samples, about three minutes")
     parser.add_argument("--np", default="2,4", help="numbers of ranks (default: %(default)s)")
     parser.add_argument(
         "--only", default="", help="places (shm, tcp, hosts), collectives, 'special' (figures of the engine)"

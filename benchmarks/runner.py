@@ -97,8 +97,9 @@ class Runner:
                     stop([process for process in processes if process.poll() is None])
             if problem:
                 self.network.close()
-                said = [line for line in errors.read_text().splitlines() if line.strip("- \t")]  # mpirun draws lines
-                problem = "; ".join([*said[-1:], problem])
+                # A launcher says something after the rank that failed, and draws lines.
+                said = [line.strip() for line in errors.read_text().splitlines() if line.strip("- \t")]
+                problem = "; ".join(dict.fromkeys([*said[:1], *said[-1:], problem]))
             lines = [line for line in out.read_text().splitlines() if line.count("\t") >= 5]
         samples = [parse(line, round_number, place.name, program.name) for line in lines]
         self.samples += samples

@@ -23,7 +23,7 @@ help: ## List these targets
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-testbed
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -64,7 +64,7 @@ demo: all $(STAMPS)/demo ## Train a small network with one process, then with tw
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz $(STAMPS)/test $(STAMPS)/build ## Run all tests
+test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak
@@ -72,7 +72,7 @@ soak: all packages-fuzz $(STAMPS)/test ## Run the tests again and again, sanitiz
 	@REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel
 
 .PHONY: bench
-bench: all packages-bench $(STAMPS)/bench ## Measure against MPI and Gloo
+bench: all packages-bench packages-testbed $(STAMPS)/bench ## Measure against MPI and Gloo
 	@$(BIN)/python benchmarks/run.py
 
 # clang-tidy reads the files that the sanitizer build makes of each folder: most of its time goes into the headers of the

@@ -119,6 +119,7 @@ void measure_case(bench::Sampler& sampler, bench::Team& team, const Case& c) {
   }
 }
 
+// For forked ranks; launched ones were told.
 void describe_world(int rank, int size, int port) {
   auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 1); };
   for (const char* name : {"HOROVOD_RANK", "HOROVOD_LOCAL_RANK"}) set(name, std::to_string(rank));
@@ -132,9 +133,9 @@ void describe_world(int rank, int size, int port) {
 int main(int argc, char** argv) {
   int size = argc > 1 ? std::atoi(argv[1]) : 0;
   int port = 1024 + getpid() % 60000;  // names the world; nothing listens there
-  return bench::fork_ranks(size, [&](int rank) {
+  return bench::run_ranks(size, [&](int rank) {
     bench::Team team(rank, size);
-    describe_world(rank, size, port);
+    if (!bench::launched()) describe_world(rank, size, port);
     expect(hvd_init(0, nullptr, nullptr));
     team.pin();  // after hvd_init, which counts the cores that it may use
     bench::Sampler sampler(team, argc, argv);

@@ -6,29 +6,31 @@ from collections import Counter
 from pathlib import Path
 
 from programs import OURS
-from report import size_text
+from report import MI, size_text
 from samples import Case, Results
 
 
-def draw(results: Results, path: Path) -> None:
+def draw(results: Results, place: str, path: Path) -> None:
     """Needs matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    all_cases = results.cases(collective="allreduce")
+    all_cases = results.cases(place=place, collective="allreduce")
     own_cases = [c for c in all_cases if results.best(c, OURS)]
-    sizes_seen = Counter((c.ranks, c.state) for c in own_cases)
+    sizes_seen = Counter((c.ranks, c.state) for c in own_cases or all_cases)
     groups = [group for group, sizes in sizes_seen.items() if sizes > 1]  # one point is no line
     if not groups:
         return
-    programs = results.programs()
+    programs = results.programs([place])
     peers = [p for p in programs if p not in OURS]
-    figure, axes = plt.subplots(2, len(groups), figsize=(6.5 * len(groups), 9), squeeze=False, layout="constrained")
+    rows = 2 if own_cases else 1
+    size = (6.5 * len(groups), 4.5 * rows)
+    figure, axes = plt.subplots(rows, len(groups), figsize=size, squeeze=False, layout="constrained")
     for column, (ranks, state) in enumerate(groups):
         cases = [c for c in all_cases if (c.ranks, c.state) == (ranks, state)]
-        times, ratios = axes[0][column], axes[1][column]
+        times, ratios = axes[0][column], axes[-1][column]
         for number, program in enumerate(programs):
             ours = program in OURS
             points = [(c.bytes, cell) for c in cases if (cell := results.find(c, program))]
@@ -43,10 +45,14 @@ def draw(results: Results, path: Path) -> None:
             if ours:
                 pairs = _ratios(results, cases, program, peers)
                 ratios.plot([s for s, _ in pairs], [r for _, r in pairs], label=program, color=f"C{number}", marker="o")
-        times.set(title=f"{ranks} ranks, {state}", xscale="log", yscale="log", ylabel="us per allreduce")
-        ratios.set(xscale="log", yscale="log", ylabel="best peer / ours", xlabel="bytes")
-        ratios.axhline(1, color="black", linewidth=0.8)
-        for axis in (times, ratios):
+        if own_cases:
+            ratios.set(xscale="log", yscale="log", ylabel="best peer / ours", xlabel="bytes")
+            ratios.axhline(1, color="black", linewidth=0.8)
+        if wire := results.wires().get(place):
+            sizes = [c.bytes for c in cases if c.bytes >= MI]
+            times.plot(sizes, [wire.median * size for size in sizes], label="wire", color="black", linewidth=0.8)
+        times.set(title=f"{place}, {ranks} ranks, {state}", xscale="log", yscale="log", ylabel="us per allreduce")
+        for axis in {times, ratios}:
             ticks = [c.bytes for c in cases][::2]
             axis.set_xticks(ticks, [size_text(size) for size in ticks], rotation=45)
             axis.grid(alpha=0.3)

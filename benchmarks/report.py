@@ -9,9 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from programs import CPUS, OURS
+from machine import CPUS
+from programs import OURS
 from samples import Case, Cell, Results
 from verdicts import Reading, Verdict
+
+MI = 1 << 20
+UNCOMPARED = ("burst", "async", "idle", "wire")
 
 
 def size_text(size: int) -> str:
@@ -40,8 +44,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([text(lines[0]), rule, *map(text, lines[1:])])
 
 
+def _peers(results: Results, cases: list[Case]) -> list[str]:
+    return [p for p in results.programs({case.place for case in cases}) if p not in OURS]
+
+
 def _ratios(results: Results, cases: list[Case]) -> str:
-    peers = [p for p in results.programs() if p not in OURS]
+    peers = _peers(results, cases)
     rows = []
     for case in cases:
         best = results.best(case, peers)
@@ -64,27 +72,44 @@ def _ratios(results: Results, cases: list[Case]) -> str:
 
 
 def _all_peers(results: Results, cases: list[Case]) -> str:
-    peers = [p for p in results.programs() if p not in OURS]
+    peers = _peers(results, cases)
     rows = [[c.collective, size_text(c.bytes), *(_time(results.find(c, p)) for p in peers)] for c in cases]
     return table(["collective", "bytes", *peers], rows)
 
 
+def _shares(results: Results, cases: list[Case]) -> str:
+    programs = results.programs({case.place for case in cases})
+
+    def text(share: float | None) -> str:
+        return "-" if share is None else f"{share * 100:.1f} %"
+
+    large = [case for case in cases if case.collective == "allreduce" and case.bytes >= MI]
+    rows = [[size_text(c.bytes), *(text(results.wire_share(c, program)) for program in programs)] for c in large]
+    return table(["bytes", *programs], rows)
+
+
 def measurements(results: Results) -> str:
-    """Per number of ranks and state: our times beside the best peer's, and the times of all peers."""
+    """Per place, number of ranks and state: our times beside the best peer's, and the times of all peers."""
     parts = []
-    groups = dict.fromkeys((c.ranks, c.state) for c in results.cases())
-    for ranks, state in groups:
-        cases = [c for c in results.cases(ranks=ranks, state=state) if c.collective not in ("burst", "async", "idle")]
+    groups = dict.fromkeys((c.place, c.ranks, c.state) for c in results.cases())
+    for place, ranks, state in groups:
+        cases = [c for c in results.cases(place=place, ranks=ranks, state=state) if c.collective not in UNCOMPARED]
         if not cases:
             continue
-        parts += [f"## {ranks} ranks, {state}\n", _ratios(results, cases), "", "Peers, us:\n"]
-        parts += [_all_peers(results, cases), ""]
+        parts += [f"## {place}, {ranks} ranks, {state}\n"]
+        if any(results.best(case, OURS) for case in cases):
+            parts += [_ratios(results, cases), ""]
+        parts += ["Peers, us:\n", _all_peers(results, cases), ""]
+        if wire := results.wires().get(place):
+            speed = f"{1 / wire.median:.0f} MB/s ±{wire.spread * 100:.0f}%, {wire.count} samples"
+            parts += [f"Share of the wire (iperf3: {speed}):\n", _shares(results, cases), ""]
     return "\n".join(parts)
 
 
 def verdict_table(verdicts: list[Verdict]) -> str:
     rows = [
         [
+            v.place,
             v.title,
             str(v.ranks),
             v.state,
@@ -97,7 +122,9 @@ def verdict_table(verdicts: list[Verdict]) -> str:
         ]
         for v in verdicts
     ]
-    return table(["allreduce", "ranks", "state", "layer", "worst ratio", "best", "must", "should", "verdict"], rows)
+    return table(
+        ["place", "allreduce", "ranks", "state", "layer", "worst ratio", "best", "must", "should", "verdict"], rows
+    )
 
 
 def reading_table(readings: list[Reading]) -> str:
@@ -132,6 +159,7 @@ def document(
 ) -> dict[str, Any]:
     return {
         **facts,
+        "wires": {place: asdict(wire) for place, wire in results.wires().items()},  # us per byte
         "cells": [asdict(case) | {"program": program} | asdict(cell) for case, program, cell in results],
         "verdicts": [asdict(v) for v in verdicts],
         "figures": [asdict(r) for r in readings],

@@ -25,6 +25,7 @@ def state_of(probe_ns: float) -> str:
 @dataclass(frozen=True)
 class Sample:
     round: int
+    place: str
     program: str
     collective: str
     bytes: int
@@ -41,11 +42,21 @@ class Sample:
         return before if before == after and before in STATES else None
 
 
-def parse(line: str, round_number: int, program: str) -> Sample:
+def parse(line: str, round_number: int, place: str, program: str) -> Sample:
     """One line of sampler.h."""
-    collective, size, ranks, us, before, after, *flags = line.split("\t")
+    collective, size, ranks, us, *probes = line.split("\t")
+    before, after, *flags = probes
     return Sample(
-        round_number, program, collective, int(size), int(ranks), float(us), float(before), float(after), bool(flags)
+        round=round_number,
+        place=place,
+        program=program,
+        collective=collective,
+        bytes=int(size),
+        ranks=int(ranks),
+        us=float(us),
+        probe_before=float(before),
+        probe_after=float(after),
+        wrong=bool(flags),
     )
 
 
@@ -76,6 +87,7 @@ def _cell(values: list[float]) -> Cell:
 
 @dataclass(frozen=True)
 class Case:
+    place: str
     ranks: int
     state: str
     collective: str
@@ -89,12 +101,17 @@ class Results:
         values: dict[tuple[Case, str], list[float]] = defaultdict(list)
         for s in samples:
             if s.state is not None and not s.wrong:
-                values[Case(s.ranks, s.state, s.collective, s.bytes), s.program].append(s.us)
+                values[Case(s.place, s.ranks, s.state, s.collective, s.bytes), s.program].append(s.us)
         self._cells = {key: _cell(v) for key, v in values.items() if len(v) >= least}
         self._order = order
-        self._measured: dict[tuple[int, str, int], set[str]] = defaultdict(set)  # programs, in whatever state
+        self._places = list(dict.fromkeys(s.place for s in samples))
+        self._measured: dict[tuple[str, int, str, int], set[str]] = defaultdict(set)  # programs, in whatever state
         for s in samples:
-            self._measured[s.ranks, s.collective, s.bytes].add(s.program)
+            self._measured[s.place, s.ranks, s.collective, s.bytes].add(s.program)
+        self._wires = {
+            place: _cell([s.us / s.bytes for s in samples if s.place == place and s.collective == "wire"])
+            for place in {s.place for s in samples if s.collective == "wire"}
+        }
 
     def __iter__(self) -> Iterator[tuple[Case, str, Cell]]:
         for (case, program), cell in self._cells.items():
@@ -106,10 +123,18 @@ class Results:
     def cases(self, **where: object) -> list[Case]:
         """The cases with these fields, smallest first."""
         found = {c for c, _ in self._cells if all(getattr(c, name) == value for name, value in where.items())}
-        return sorted(found, key=lambda c: (c.ranks, STATES.index(c.state), c.collective, c.bytes))
+        return sorted(
+            found,
+            key=lambda c: (self._places.index(c.place), c.ranks, STATES.index(c.state), c.collective, c.bytes),
+        )
 
-    def programs(self) -> list[str]:
-        found = {program for _, program in self._cells}
+    def programs(self, places: Iterable[str] | None = None) -> list[str]:
+        """With collectives, at these places or any."""
+        found = {
+            program
+            for case, program in self._cells
+            if case.collective != "wire" and (places is None or case.place in places)
+        }
         return [program for program in self._order if program in found]
 
     def best(self, case: Case, programs: Iterable[str]) -> tuple[str, Cell] | None:
@@ -120,8 +145,17 @@ class Results:
     def complete(self, case: Case, programs: Iterable[str]) -> bool:
         """Does every one of these that was run for this case have enough samples in this state? Otherwise the fastest
         may be the one that is missing."""
-        run = self._measured.get((case.ranks, case.collective, case.bytes), set())
+        run = self._measured.get((case.place, case.ranks, case.collective, case.bytes), set())
         return all((case, program) in self._cells for program in programs if program in run)
+
+    def wires(self) -> dict[str, Cell]:
+        """By place: the microseconds of a byte in one direction, in whatever state of the cores."""
+        return self._wires
+
+    def wire_share(self, case: Case, program: str) -> float | None:
+        """Of an allreduce between two hosts: each sends and receives the tensor once, in both directions at a time."""
+        cell, wire = self.find(case, program), self._wires.get(case.place)
+        return wire.median * case.bytes / cell.median if cell and wire else None
 
     def ratio(self, case: Case, program: str, other_case: Case, other: str) -> float | None:
         """How many times as long the first takes as the other."""

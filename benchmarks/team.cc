@@ -64,6 +64,8 @@ void fail(const std::string& message) {
   _exit(1);
 }
 
+bool launched() { return std::getenv("HOROVOD_RANK") != nullptr; }
+
 Team::Team(int rank, int size) : rank_(rank), size_(size), cpus_(usable_cpus()) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that is stopped leaves nothing behind
   const char* path = std::getenv("BENCH_BLOCK");

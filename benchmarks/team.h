@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,13 @@ double now();  // seconds, monotonic
 // the first failure the others are killed.
 template <class Body>
 int fork_ranks(int np, Body&& body);
+
+// Whether somebody else starts the ranks, in this host or in several, and tells each which it is: HOROVOD_RANK.
+bool launched();
+
+// fork_ranks, or the one rank that this process was launched as.
+template <class Body>
+int run_ranks(int np, Body&& body);
 
 class Team {
  public:
@@ -62,6 +70,13 @@ template <class Body>
 int fork_ranks(int np, Body&& body) {
   return run_forked(
       np, [](void* context, int rank) { (*static_cast<std::remove_reference_t<Body>*>(context))(rank); }, &body);
+}
+
+template <class Body>
+int run_ranks(int np, Body&& body) {
+  if (!launched()) return fork_ranks(np, body);
+  body(std::atoi(std::getenv("HOROVOD_RANK")));
+  return 0;
 }
 
 }  // namespace bench

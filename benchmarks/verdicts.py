@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from programs import CAPI, CPUS, OURS, RAW
+from machine import CPUS
+from places import GIGABIT, SHM, TCP, TEN_GIGABIT, Place
+from programs import CAPI, NOT_YET, OURS, OURS_OVER_TCP, RAW
 from samples import STATES, Case, Results
 
 KI, MI = 1 << 10, 1 << 20
 ALLREDUCE_BYTES = [4**k for k in range(1, 15)]  # 4 B .. 256 MiB
+HOSTS_BYTES = [4, 4 * KI, 64 * KI, MI, 16 * MI, 64 * MI]
 BURST_BYTES = 100 * 4 * KI
 
 
 @dataclass(frozen=True)
 class Bar:
-    """Allreduce: time of the strongest peer / ours, at sizes first..last."""
+    """Allreduce: time of the strongest peer / ours, or of the wire / ours, at sizes first..last."""
 
     title: str
     ranks: int
@@ -30,6 +33,12 @@ class Bar:
     must: float
     should: float
     peer: str | None = None  # None: the fastest of all
+    place: Place = SHM
+    of_wire: bool = False
+
+    def sizes(self) -> list[int]:
+        all_sizes = HOSTS_BYTES if self.place.kind == "hosts" else ALLREDUCE_BYTES
+        return [size for size in all_sizes if self.first <= size <= self.last]
 
 
 BARS = [
@@ -44,11 +53,21 @@ BARS = [
     Bar(">= 64 MiB, Open MPI as installed", 2, False, ("far",), 64 * MI, 256 * MI, 2.5, 3.5, "ompi"),
     Bar(">= 64 MiB, best tuned peer", 2, False, ("far",), 64 * MI, 256 * MI, 1.4, 1.7),
     Bar("all sizes, more ranks than cores", 4, True, ("near", "far"), 4, 256 * MI, 1.2, 1.6),
+    Bar("<= 4 KiB", 2, False, ("near", "far"), 4, 4 * KI, 1.0, 1.5, place=TCP),
+    Bar("16 - 256 KiB", 2, False, ("near", "far"), 16 * KI, 256 * KI, 1.0, 1.3, place=TCP),
+    Bar(">= 16 MiB", 2, False, ("near", "far"), 16 * MI, 64 * MI, 1.3, 1.8, place=TCP),
+    Bar("<= 64 KiB, Gloo", 2, False, ("near", "far"), 4, 64 * KI, 2.0, 5.0, "gloo ring", TCP),
+    Bar("256 KiB - 64 MiB, Gloo", 2, False, ("near", "far"), 256 * KI, 64 * MI, 2.0, 2.0, "gloo ring", TCP),
+    Bar(">= 1 MiB, share of the wire", 2, False, ("near", "far"), MI, 64 * MI, 0.98, 0.995, None, GIGABIT, True),
+    Bar(
+        ">= 16 MiB, share of the wire", 2, False, ("near", "far"), 16 * MI, 64 * MI, 0.97, 0.99, None, TEN_GIGABIT, True
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class Verdict:
+    place: str
     title: str
     ranks: int
     state: str
@@ -66,29 +85,36 @@ def _word(good: bool, text: str, found: int, wanted: int) -> str:
     return text if not good or found == wanted else f"{text} so far, {found} of {wanted} sizes"
 
 
+def _ratio(bar: Bar, state: str, program: str, size: int, results: Results) -> tuple[float, str] | None:
+    """How it compares, and with what."""
+    case = Case(bar.place.name, bar.ranks, state, "allreduce", size)
+    if bar.of_wire:
+        share = results.wire_share(case, program)
+        return None if share is None else (share, f"{size} B")
+    peers = [bar.peer] if bar.peer else [p for p in results.programs([bar.place.name]) if p not in OURS]
+    own, peer = results.find(case, program), results.best(case, peers)
+    if not own or not peer or not results.complete(case, peers):
+        return None
+    return peer[1].median / own.median, f"{size} B, {peer[0]}"
+
+
 def _judge_bar(bar: Bar, state: str, program: str, results: Results) -> Verdict:
-    peers = [bar.peer] if bar.peer else [p for p in results.programs() if p not in OURS]
-    sizes = [size for size in ALLREDUCE_BYTES if bar.first <= size <= bar.last]
-    ratios = []
-    for size in sizes:
-        case = Case(bar.ranks, state, "allreduce", size)
-        own, peer = results.find(case, program), results.best(case, peers)
-        if own and peer and results.complete(case, peers):
-            ratios.append((peer[1].median / own.median, f"{size} B, {peer[0]}"))
+    sizes = bar.sizes()
+    ratios = [ratio for size in sizes if (ratio := _ratio(bar, state, program, size, results))]
     worst, at = min(ratios, default=(None, ""))
     if worst is None:
-        word = "no samples"
+        word = "no samples" if bar.place is SHM or program in OURS_OVER_TCP else NOT_YET
     elif worst < bar.must:
         word = "not reached"
     else:
         reached = "reached, should" if worst >= bar.should else "reached, must"
         word = _word(True, reached, len(ratios), len(sizes))
     best = max(ratios)[0] if ratios else None
-    return Verdict(bar.title, bar.ranks, state, program, bar.must, bar.should, worst, at, best, word)
+    return Verdict(bar.place.name, bar.title, bar.ranks, state, program, bar.must, bar.should, worst, at, best, word)
 
 
-def judge_peers(results: Results, ranks: list[int]) -> list[Verdict]:
-    bars = [b for b in BARS if b.ranks in ranks and b.crowded == (b.ranks > len(CPUS))]
+def judge_peers(results: Results, places: list[Place], ranks: list[int]) -> list[Verdict]:
+    bars = [b for b in BARS if b.place in places and b.ranks in ranks and b.crowded == (b.ranks > len(CPUS))]
     return [_judge_bar(b, state, program, results) for b in bars for state in b.states for program in (RAW, CAPI)]
 
 
@@ -106,7 +132,7 @@ def _between(collective: str, size: int, program: str, other_collective: str, ot
 
 def _engine_cost(results: Results, case: Case) -> list[tuple[float, str]]:
     found = []
-    for c in results.cases(ranks=case.ranks, state=case.state, collective="allreduce"):
+    for c in results.cases(place=case.place, ranks=case.ranks, state=case.state, collective="allreduce"):
         ratio = results.ratio(c, CAPI, c, RAW)
         if c.bytes >= 64 * KI and ratio is not None:
             found.append((ratio, f"{c.bytes} B"))
@@ -157,7 +183,7 @@ def judge_figures(results: Results, ranks: list[int]) -> list[Reading]:
     readings = []
     for title, figure_ranks, limit, figure, sizes in FIGURES:
         for state in STATES if figure_ranks in ranks else ():
-            values = figure(results, Case(figure_ranks, state, "", 0))
+            values = figure(results, Case(SHM.name, figure_ranks, state, "", 0))
             if not values:
                 continue
             value, at = max(values)

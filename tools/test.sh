@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
-#   tools/test.sh [ctest|asan|tsan|fuzz|single|parallel|launcher|packaging]...
+#   tools/test.sh [ctest|asan|tsan|fuzz|single|parallel|packaging|launcher|testbed]...
 # Variables: SANITIZE_TESTS  regex of the C++ tests that the sanitizer builds run (default: all)
 #            RANKS           world sizes of the parallel Python tests (default: 1 2 3 4 8)
 #            REPEAT          how often each C++ and parallel test is run (default: 1)
@@ -46,8 +46,9 @@ parallel_stage() {
 }
 launcher_stage() { "${pytest[@]}" tests/launcher; }
 packaging_stage() { "${pytest[@]}" tests/packaging; }
+testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
 
-[ $# -gt 0 ] || set -- ctest asan tsan fuzz single parallel packaging launcher
+[ $# -gt 0 ] || set -- ctest asan tsan fuzz single parallel packaging launcher testbed
 began=$SECONDS
 previous=""
 for stage in "$@"; do

@@ -1,6 +1,6 @@
-// The collectives of Gloo over TCP on the loopback interface, the way Horovod's CPU path calls them: options are built
-// for every operation. BENCH_GLOO_ALLREDUCE chooses ring (default), bcube or halving_doubling.
-// BENCH_GLOO_STORE: a directory that is new for each run.
+// The collectives of Gloo over TCP, the way Horovod's CPU path calls them: options are built for every operation.
+// BENCH_GLOO_ALLREDUCE chooses ring (default), bcube or halving_doubling. BENCH_NIC: the network interface (default:
+// lo). BENCH_GLOO_STORE: a directory that is new for each run.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
@@ -28,7 +28,8 @@ std::shared_ptr<gloo::Context> connect(int rank, int size) {
   const char* directory = std::getenv("BENCH_GLOO_STORE");
   if (!directory) bench::fail("BENCH_GLOO_STORE is not set");
   gloo::transport::tcp::attr attributes;
-  attributes.iface = "lo";
+  const char* nic = std::getenv("BENCH_NIC");
+  attributes.iface = nic ? nic : "lo";
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   gloo::rendezvous::FileStore store(directory);
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
@@ -108,7 +109,7 @@ void measure_case(bench::Sampler& sampler, const Case& c, const std::shared_ptr<
 
 int main(int argc, char** argv) {
   int size = argc > 1 ? std::atoi(argv[1]) : 0;
-  return bench::fork_ranks(size, [&](int rank) {
+  return bench::run_ranks(size, [&](int rank) {
     try {
       bench::Team team(rank, size);
       team.pin();  // its threads inherit this

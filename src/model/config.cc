@@ -24,7 +24,7 @@ struct HexKey {
 };
 
 // Where a knob's value goes; the type also says how its text is read.
-using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*, Negated,
+using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*, std::optional<bool>*, Negated,
                           std::string*, HexKey, std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
 
 struct Range {
@@ -104,6 +104,13 @@ constexpr Knob kKnobs[] = {
      "Microseconds to spin before yielding the core."},
     {"HOROVOD_YIELD_US", [](Config& c) -> Slot { return &c.yield_us; }, {0, 1e9},
      "Microseconds to yield the core before sleeping."},
+
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", [](Config& c) -> Slot { return &c.hierarchical_allreduce; }, {},
+     "Hint for several hosts: 1 reduces inside each host first, 0 asks for one ring over all ranks; unset is like 1."},
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", [](Config& c) -> Slot { return &c.hierarchical_allgather; }, {},
+     "Hint for several hosts: 1 sends each block once to a host, 0 to each of its ranks; unset is like 1."},
+    {"HOROVOD_TORUS_ALLREDUCE", [](Config& c) -> Slot { return &c.torus_allreduce; }, {},
+     "Hint for several hosts: 1 reduces along the local ranks and then along the hosts, which unset does as well."},
 
     {"HOROVOD_TIMELINE", [](Config& c) -> Slot { return &c.timeline; }, {},
      "File that the timeline is written to from init on; DYNAMIC waits for start_timeline."},
@@ -192,6 +199,10 @@ struct Reader {
     *out = read_flag(value);
     return true;
   }
+  bool operator()(std::optional<bool>* out) const {
+    *out = read_flag(value);
+    return true;
+  }
   bool operator()(Negated out) const {
     *out.flag = !read_flag(value);
     return true;
@@ -232,6 +243,7 @@ struct RangeText {
     return text_of(range);
   }
   std::string operator()(bool*) const { return "0 or 1"; }
+  std::string operator()(std::optional<bool>*) const { return "0 or 1"; }
   std::string operator()(Negated) const { return "0 or 1"; }
   std::string operator()(std::string*) const { return "text"; }
   std::string operator()(HexKey) const { return "an even number of hexadecimal digits"; }
@@ -251,6 +263,7 @@ struct DefaultText {
     return fmt::format("{}", value->value());
   }
   std::string operator()(bool* value) const { return *value ? "1" : "0"; }
+  std::string operator()(std::optional<bool>*) const { return ""; }
   std::string operator()(Negated value) const { return *value.flag ? "0" : "1"; }
   std::string operator()(std::string* value) const { return *value; }
   std::string operator()(HexKey value) const { return *value.digits; }

@@ -209,7 +209,7 @@ TEST(Knobs, AreDescribedInFullAndOnce) {
     EXPECT_FALSE(knob.at("range").get<std::string>().empty()) << knob;
     EXPECT_EQ(knob.at("text").get<std::string>().back(), '.') << knob;
   }
-  EXPECT_EQ(names.size(), 39u);
+  EXPECT_EQ(names.size(), 42u);
 }
 
 TEST(Knobs, TheirDefaultsAreValidValues) {

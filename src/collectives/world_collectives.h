@@ -22,6 +22,7 @@ struct WorldSettings {
   size_t round = 1 << 20;            // bytes of one rank's share of a round; whole cache lines
   size_t lane_bytes = 8 << 10;       // a tensor goes over one lane for each so many bytes
   bool flat_allreduce = false;       // one ring over all ranks instead, where their order can alternate between hosts
+  bool flat_allgather = false;       // a block is sent to every rank instead of once to each host
   CrossSettings cross{};
 };
 

@@ -16,16 +16,24 @@ Status WorldCollectives::allgather(const Segments& mine, std::span<const Segment
   auto slice = [&](const Segments& block, size_t k) -> Range {
     return {std::min(block.bytes(), k * settings_.round), std::min(block.bytes(), (k + 1) * settings_.round)};
   };
+  bool flat = settings_.flat_allgather;
+  auto comes_here = [&](const Placement::Seat& from) {
+    return flat ? from.host != at_.seat.host : handles(place, from);
+  };
   Traffic& traffic = traffic_[0];
   std::vector<size_t> arrivals{0};  // tickets up to the end of each round
   for (size_t k = 0; k < rounds; k++) {
     for (size_t p = 0; p < theirs.size(); p++) {
-      if (handles(place, at_.seats[p])) receive(traffic, at_.ranks[p], theirs[p], slice(theirs[p], k));
+      if (comes_here(at_.seats[p])) receive(traffic, at_.ranks[p], theirs[p], slice(theirs[p], k));
     }
     arrivals.push_back(traffic.arrived.size());
   }
   for (size_t d = 1; d < hosts; d++) {
-    send(traffic, counterpart((at_.seat.host + d) % hosts), mine, {0, mine.bytes()});
+    size_t host = (at_.seat.host + d) % hosts;
+    if (!flat) send(traffic, counterpart(host), mine, {0, mine.bytes()});
+    for (size_t i = 0; flat && i < at_.hosts[host].size(); i++) {
+      send(traffic, at_.rank_at(host, i), mine, {0, mine.bytes()});
+    }
   }
   links_.progress();
   copy_over(mine, theirs[static_cast<size_t>(at_.position)]);
@@ -38,7 +46,7 @@ Status WorldCollectives::allgather(const Segments& mine, std::span<const Segment
     for (size_t i = 0; i < blocks.size(); i++) {
       for (size_t p = 0; p < theirs.size(); p++) {
         bool own = static_cast<int32_t>(p) == at_.locals()[i];
-        if (!own && !handles(i, at_.seats[p])) continue;
+        if (!own && (flat || !handles(i, at_.seats[p]))) continue;
         Range range = slice(theirs[p], k);
         theirs[p].append_to(blocks[i], range.begin, range.end);
       }

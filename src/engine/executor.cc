@@ -10,6 +10,17 @@
 #include "collectives/host_collectives.h"
 
 namespace hvd {
+namespace {
+
+// Hints that choose between ways to the same result. Unset leaves the choice to us; a torus is a hierarchy as well.
+WorldSettings settings_from(const Config& config) {
+  WorldSettings settings;
+  settings.flat_allreduce = config.hierarchical_allreduce == false && config.torus_allreduce != true;
+  settings.flat_allgather = config.hierarchical_allgather == false;
+  return settings;
+}
+
+}  // namespace
 
 Executor::Executor(const World& world, Transport& transport, OperationTable& operations,
                    std::function<void(const SubmissionRef&)> on_done)
@@ -26,6 +37,7 @@ Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Con
   std::unique_ptr<Executor> executor(new Executor(world, transport, operations, std::move(on_done)));
   Executor* self = executor.get();
   if (config.one_shot_limit) self->one_shot_limit_ = static_cast<size_t>(*config.one_shot_limit);
+  self->world_settings_ = settings_from(config);
   if (Status status = self->open_process_set(kWorldSet, *self->process_sets_.ranks(kWorldSet)); !status.ok())
     return status;
   BackendContext context{.world = world,
@@ -40,11 +52,34 @@ Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Con
   return executor;
 }
 
+// Every rank of a host opens the same channels, also of sets it is not in, but none of a set without members there.
 Status Executor::open_process_set(int32_t id, const std::vector<int32_t>& ranks) {
-  auto channel = transport_.open_channel(id, ranks);
+  std::vector<int32_t> locals = local_members(ranks);
+  if (locals.empty()) return {};
+  auto channel = transport_.open_channel(id, locals);
   if (!channel.ok()) return channel.status();
-  if (*channel != nullptr) collectives_[id] = std::make_unique<HostCollectives>(**channel, one_shot_limit_);
+  if (*channel == nullptr) return {};
+  if (locals.size() == ranks.size()) {
+    collectives_[id] = std::make_unique<HostCollectives>(**channel, one_shot_limit_);
+    return {};
+  }
+  WorldSettings settings = world_settings_;
+  settings.one_shot_limit = one_shot_limit_;
+  collectives_[id] =
+      std::make_unique<WorldCollectives>(transport_, **channel, place(ranks, world_.host_of, world_.rank), settings);
   return {};
+}
+
+// The members on this host, as the transport numbers them, in the order of their positions in the set.
+std::vector<int32_t> Executor::local_members(const std::vector<int32_t>& ranks) const {
+  if (world_.host_of.empty()) return ranks;
+  std::vector<int32_t> locals;
+  for (int32_t rank : ranks) {
+    for (int32_t local = 0; local < transport_.size(); local++) {
+      if (transport_.world_rank(local) == rank) locals.push_back(local);
+    }
+  }
+  return locals;
 }
 
 void Executor::apply(const Tuning& tuning) {

@@ -14,7 +14,7 @@
 
 #include "backends/backend.h"
 #include "backends/cpu/cpu_backend.h"
-#include "collectives/collectives.h"
+#include "collectives/world_collectives.h"
 #include "engine/operation_table.h"
 #include "engine/timeline.h"
 #include "model/config.h"
@@ -75,6 +75,7 @@ class Executor {
   void retire(std::unique_ptr<Execution> execution);
   std::unique_ptr<Execution> take_execution();
   Status open_process_set(int32_t id, const std::vector<int32_t>& ranks);
+  std::vector<int32_t> local_members(const std::vector<int32_t>& ranks) const;
   Backend* backend_for(const Plan& plan);
   Collectives& collectives_of(int32_t process_set) { return *collectives_.at(process_set); }
 
@@ -85,6 +86,7 @@ class Executor {
   std::map<int32_t, std::unique_ptr<Collectives>> collectives_;
   std::vector<std::unique_ptr<Backend>> backends_;  // asked in order; the built-in one is last
   size_t one_shot_limit_;
+  WorldSettings world_settings_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable drained_;

@@ -30,9 +30,9 @@ struct Names {  // several knobs may add to the same ones
 };
 
 // Where a knob's value goes; the type also says how its text is read.
-using Slot =
-    std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*, Negated, Strict,
-                 std::string*, HexKey, Names, std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
+using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*,
+                          std::optional<bool>*, Negated, Strict, std::string*, HexKey, Names, std::vector<std::string>*,
+                          std::vector<int32_t>*, LogLevel*>;
 
 struct Range {
   double low = 0, high = 0;  // both allowed; every bound is a whole number below 2^53, so exact
@@ -130,6 +130,13 @@ constexpr Knob kKnobs[] = {
     {"HOROVOD_YIELD_US", [](Config& c) -> Slot { return &c.yield_us; }, {0, 1e9},
      "Microseconds to yield the core before sleeping."},
 
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", [](Config& c) -> Slot { return &c.hierarchical_allreduce; }, {},
+     "Hint for several hosts: 1 reduces inside each host first, 0 asks for one ring over all ranks; unset is like 1."},
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", [](Config& c) -> Slot { return &c.hierarchical_allgather; }, {},
+     "Hint for several hosts: 1 sends each block once to a host, 0 to each of its ranks; unset is like 1."},
+    {"HOROVOD_TORUS_ALLREDUCE", [](Config& c) -> Slot { return &c.torus_allreduce; }, {},
+     "Hint for several hosts: 1 reduces along the local ranks and then along the hosts, which unset does as well."},
+
     {"HOROVOD_TIMELINE", [](Config& c) -> Slot { return &c.timeline; }, {},
      "File that the timeline is written to from init on; DYNAMIC waits for start_timeline."},
     {"HOROVOD_TIMELINE_MARK_CYCLES", [](Config& c) -> Slot { return &c.timeline_mark_cycles; }, {},
@@ -217,6 +224,10 @@ struct Reader {
     *out = read_flag(value);
     return true;
   }
+  bool operator()(std::optional<bool>* out) const {
+    *out = read_flag(value);
+    return true;
+  }
   bool operator()(Negated out) const {
     *out.flag = !read_flag(value);
     return true;
@@ -268,6 +279,7 @@ struct RangeText {
     return text_of(range);
   }
   std::string operator()(bool*) const { return "0 or 1"; }
+  std::string operator()(std::optional<bool>*) const { return "0 or 1"; }
   std::string operator()(Negated) const { return "0 or 1"; }
   std::string operator()(Strict) const { return "0 or 1"; }
   std::string operator()(std::string*) const { return "text"; }
@@ -289,6 +301,7 @@ struct DefaultText {
     return fmt::format("{}", value->value());
   }
   std::string operator()(bool* value) const { return *value ? "1" : "0"; }
+  std::string operator()(std::optional<bool>*) const { return ""; }
   std::string operator()(Negated value) const { return *value.flag ? "0" : "1"; }
   std::string operator()(Strict value) const { return *value.flag ? "1" : "0"; }
   std::string operator()(std::string* value) const { return *value; }

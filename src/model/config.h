@@ -55,6 +55,9 @@ struct Config {
   double spin_us = 20;     // before yielding; 0 when there are more ranks than cores
   double yield_us = 1000;  // before sleeping
 
+  // Hints for process sets that span hosts; nullopt: our choice.
+  std::optional<bool> hierarchical_allreduce, hierarchical_allgather, torus_allreduce;
+
   // Observation.
   std::string timeline;  // path, "DYNAMIC", or empty
   bool timeline_mark_cycles = false;

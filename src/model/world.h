@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "model/request.h"
 
@@ -15,7 +16,8 @@ struct World {
   int32_t local_rank = 0, local_size = 1;
   int32_t cross_rank = 0, cross_size = 1;
   std::string host = "localhost";
-  std::string job;  // names the job; ranks of other jobs never meet
+  std::vector<int32_t> host_of;  // by rank: the same number for ranks of the same host; empty: all are on this one
+  std::string job;               // names the job; ranks of other jobs never meet
   Generation generation{0};
 };
 

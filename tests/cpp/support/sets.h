@@ -49,7 +49,7 @@ inline void run_set(const SetOfHosts& set, const std::function<void(RankContext)
       EXPECT_TRUE(channel.ok()) << channel.status().message();
       if (*channel != nullptr) {
         WorldSettings settings = small_world();
-        settings.flat_allreduce = set.flat;
+        settings.flat_allreduce = settings.flat_allgather = set.flat;
         WorldCollectives collectives(net, **channel, place(members, host_of, rank), settings);
         body({net, collectives, collectives.position(), collectives.size()});
       }

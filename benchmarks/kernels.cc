@@ -86,7 +86,7 @@ void print_plain() {
 }
 
 void print_reduce(const Kernels& kernels, const std::string& name, DType dtype, ReduceOp op, size_t sources,
-                  double factor = 1.0, bool with_copy = false, Store store = Store::cached) {
+                  double factor = 1.0, bool with_copy = false, StoreHint store = StoreHint::cached) {
   print_row(name, [&](Arrays& arrays, size_t bytes) {
     const std::array<const std::byte*, 4> pointers = {arrays[1], arrays[2], arrays[3], arrays[4]};
     reduce(kernels, dtype, op, arrays[0], std::span(pointers).first(sources), bytes / size_of(dtype), factor,
@@ -105,17 +105,18 @@ void print_kernels(const Kernels& kernels) {
   print_reduce(kernels, "int64 average of 2", DType::i64, ReduceOp::average, 2, 0.5);
   print_reduce(kernels, "float32 max of 2", DType::f32, ReduceOp::max, 2);
   print_reduce(kernels, "float32 sum of 2, copy", DType::f32, ReduceOp::sum, 2, 1.0, true);
-  print_reduce(kernels, "float32 sum of 2, streaming copy", DType::f32, ReduceOp::sum, 2, 1.0, true, Store::streaming);
+  print_reduce(kernels, "float32 sum of 2, streaming copy", DType::f32, ReduceOp::sum, 2, 1.0, true,
+               StoreHint::streaming);
   print_row("float32 sum of 2, in place", [&](Arrays& arrays, size_t bytes) {
     const std::array<const std::byte*, 2> pointers = {arrays[0], arrays[1]};
-    reduce(kernels, DType::f32, ReduceOp::sum, arrays[0], pointers, bytes / 4, 1.0, nullptr, Store::cached);
+    reduce(kernels, DType::f32, ReduceOp::sum, arrays[0], pointers, bytes / 4, 1.0, nullptr, StoreHint::cached);
   });
   print_row("float32 sum of 2, misaligned", [&](Arrays& arrays, size_t bytes) {
     const std::array<const std::byte*, 2> pointers = {arrays[1] + 8, arrays[2] + 12};
-    reduce(kernels, DType::f32, ReduceOp::sum, arrays[0] + 4, pointers, bytes / 4, 1.0, nullptr, Store::cached);
+    reduce(kernels, DType::f32, ReduceOp::sum, arrays[0] + 4, pointers, bytes / 4, 1.0, nullptr, StoreHint::cached);
   });
   print_row("float32 scale", [&](Arrays& arrays, size_t bytes) {
-    scale(kernels, DType::f32, arrays[0], arrays[1], bytes / 4, 0.5, Store::cached);
+    scale(kernels, DType::f32, arrays[0], arrays[1], bytes / 4, 0.5, StoreHint::cached);
   });
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16}) {
     print_row(fmt::format("{} dot", name_of(dtype)), [&](Arrays& arrays, size_t bytes) {
@@ -128,9 +129,9 @@ void print_kernels(const Kernels& kernels) {
     weighted_sum(kernels, DType::f32, arrays[0], pointers, std::array{0.5, 0.25}, bytes / 4);
   });
   print_row("copy, cached",
-            [&](Arrays& arrays, size_t bytes) { copy(kernels, arrays[0], arrays[1], bytes, Store::cached); });
+            [&](Arrays& arrays, size_t bytes) { copy(kernels, arrays[0], arrays[1], bytes, StoreHint::cached); });
   print_row("copy, streaming",
-            [&](Arrays& arrays, size_t bytes) { copy(kernels, arrays[0], arrays[1], bytes, Store::streaming); });
+            [&](Arrays& arrays, size_t bytes) { copy(kernels, arrays[0], arrays[1], bytes, StoreHint::streaming); });
 }
 
 void print_latencies() {

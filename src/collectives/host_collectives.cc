@@ -60,7 +60,7 @@ void HostCollectives::stage(const Segments& from, size_t begin, size_t end, std:
     begin += probe;
     staging += probe;
   }
-  Store store = end - begin < 512 ? Store::cached : store_.current();
+  StoreHint store = end - begin < 512 ? StoreHint::cached : store_.current();
   if (scaling == nullptr) return from.read(begin, end, staging, store);
   from.visit(begin, end, [&](const std::byte* data, size_t bytes, size_t at) {
     scale(scaling->dtype, staging + at, data, bytes / size_of(scaling->dtype), scaling->prescale, store);

@@ -60,17 +60,17 @@ Kernels::Operator operator_of(ReduceOp op) {
 std::span<const Kernels* const> supported_kernels() { return std::span(kAllKernels).first(count_supported()); }
 
 void reduce(const Kernels& kernels, DType dtype, ReduceOp op, std::byte* destination,
-            std::span<const std::byte* const> sources, size_t count, double factor, std::byte* also, Store store) {
+            std::span<const std::byte* const> sources, size_t count, double factor, std::byte* also, StoreHint store) {
   assert(can_reduce(dtype, op) || (op == ReduceOp::average && can_reduce(dtype, ReduceOp::sum)));
   assert(factor == 1.0 || can_scale(dtype));
   assert(!sources.empty());
   if (sources.size() == 1 && factor == 1.0 && dtype != DType::boolean) {
-    if (destination != sources[0]) copy(kernels, destination, sources[0], count * size_of(dtype), Store::cached);
+    if (destination != sources[0]) copy(kernels, destination, sources[0], count * size_of(dtype), StoreHint::cached);
     if (also != nullptr) copy(kernels, also, sources[0], count * size_of(dtype), store);
     return;
   }
   const Elements elements = parts_of(dtype, count);
-  const bool streaming = store == Store::streaming;
+  const bool streaming = store == StoreHint::streaming;
   row_of(kernels, elements.dtype)
       .reduce[operator_of(op)]({.destination = destination,
                                 .copy = streaming ? nullptr : also,
@@ -83,14 +83,14 @@ void reduce(const Kernels& kernels, DType dtype, ReduceOp op, std::byte* destina
 }
 
 void scale(const Kernels& kernels, DType dtype, std::byte* destination, const std::byte* source, size_t count,
-           double factor, Store store) {
+           double factor, StoreHint store) {
   assert(factor == 1.0 || can_scale(dtype));
   if (factor == 1.0) {
     if (destination != source) copy(kernels, destination, source, count * size_of(dtype), store);
     return;
   }
   const Elements elements = parts_of(dtype, count);
-  const bool streaming = store == Store::streaming;
+  const bool streaming = store == StoreHint::streaming;
   row_of(kernels, elements.dtype)
       .reduce[Kernels::kSum]({.destination = streaming ? nullptr : destination,
                               .copy = nullptr,
@@ -102,8 +102,8 @@ void scale(const Kernels& kernels, DType dtype, std::byte* destination, const st
                               .weights = nullptr});
 }
 
-void copy(const Kernels& kernels, std::byte* destination, const std::byte* source, size_t bytes, Store store) {
-  if (store == Store::streaming) return kernels.stream_copy(destination, source, bytes);
+void copy(const Kernels& kernels, std::byte* destination, const std::byte* source, size_t bytes, StoreHint store) {
+  if (store == StoreHint::streaming) return kernels.stream_copy(destination, source, bytes);
   if (bytes != 0) std::memcpy(destination, source, bytes);
 }
 
@@ -127,15 +127,15 @@ void weighted_sum(const Kernels& kernels, DType dtype, std::byte* destination,
 }
 
 void reduce(DType dtype, ReduceOp op, std::byte* destination, std::span<const std::byte* const> sources, size_t count,
-            double factor, std::byte* copy, Store store) {
+            double factor, std::byte* copy, StoreHint store) {
   reduce(kBest, dtype, op, destination, sources, count, factor, copy, store);
 }
 
-void scale(DType dtype, std::byte* destination, const std::byte* source, size_t count, double factor, Store store) {
+void scale(DType dtype, std::byte* destination, const std::byte* source, size_t count, double factor, StoreHint store) {
   scale(kBest, dtype, destination, source, count, factor, store);
 }
 
-void copy(std::byte* destination, const std::byte* source, size_t bytes, Store store) {
+void copy(std::byte* destination, const std::byte* source, size_t bytes, StoreHint store) {
   copy(kBest, destination, source, bytes, store);
 }
 

@@ -15,21 +15,21 @@
 namespace hvd {
 
 // How a store into memory that another core reads next should be made: through the caches, or past them.
-enum class Store { cached, streaming };
+enum class StoreHint { cached, streaming };
 
 // destination[i] = factor * (sources[0][i] op sources[1][i] op ...), from left to right. `op` is sum (also for average:
 // the caller passes the factor), min, max or product. Factor 1 is exact for every dtype; others follow
 // scale(). If `copy` is not null the result is also stored there, with `store`.
 void reduce(DType dtype, ReduceOp op, std::byte* destination, std::span<const std::byte* const> sources, size_t count,
-            double factor = 1.0, std::byte* copy = nullptr, Store store = Store::cached);
+            double factor = 1.0, std::byte* copy = nullptr, StoreHint store = StoreHint::cached);
 
 // destination[i] = factor * source[i]. Integers are scaled in float64 and truncated towards zero, float16 and bfloat16
 // in float32, float32 with a float32 factor, complex by both parts.
 void scale(DType dtype, std::byte* destination, const std::byte* source, size_t count, double factor,
-           Store store = Store::cached);
+           StoreHint store = StoreHint::cached);
 
 // memcpy with a choice of store.
-void copy(std::byte* destination, const std::byte* source, size_t bytes, Store store = Store::cached);
+void copy(std::byte* destination, const std::byte* source, size_t bytes, StoreHint store = StoreHint::cached);
 
 // sum of a[i] * b[i] in float64, for f16, bf16, f32, f64.
 double dot(DType dtype, const std::byte* a, const std::byte* b, size_t count);

@@ -43,7 +43,7 @@ class Segments {
       visit(piece.data + (from - piece.begin), other.pieces_[i].data + (from - piece.begin), to - from, from - begin);
     }
   }
-  void read(size_t begin, size_t end, std::byte* destination, Store store = Store::cached) const {
+  void read(size_t begin, size_t end, std::byte* destination, StoreHint store = StoreHint::cached) const {
     visit(begin, end,
           [&](const std::byte* data, size_t bytes, size_t at) { hvd::copy(destination + at, data, bytes, store); });
   }

@@ -21,7 +21,7 @@ class StoreChoice {
  public:
   static constexpr size_t kProbeBytes = 4 << 10;
 
-  Store current() const { return current_; }
+  StoreHint current() const { return current_; }
 
   // Before a copy of that many bytes: shall its beginning, up to kProbeBytes of it, be a probe?
   bool is_probe_due(size_t bytes) {
@@ -36,7 +36,7 @@ class StoreChoice {
         std::chrono::duration<double, std::nano>(took).count() / static_cast<double>(bytes);
     auto sorted = costs_;
     std::nth_element(sorted.begin(), sorted.begin() + sorted.size() / 2, sorted.end());
-    current_ = sorted[sorted.size() / 2] > kFar ? Store::streaming : Store::cached;
+    current_ = sorted[sorted.size() / 2] > kFar ? StoreHint::streaming : StoreHint::cached;
   }
 
  private:
@@ -45,7 +45,7 @@ class StoreChoice {
   // streaming stores cost 0.04, and 0.03 more for the reader.
   static constexpr double kFar = 0.2;
 
-  Store current_ = Store::cached;
+  StoreHint current_ = StoreHint::cached;
   size_t since_probe_ = kProbeEvery;  // the first copy is a probe
   std::array<double, 3> costs_{};     // the median counts: a probe may be interrupted
   size_t next_ = 0;

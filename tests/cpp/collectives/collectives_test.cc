@@ -405,15 +405,15 @@ TEST(StoreChoice, FollowsTheMedianOfItsProbes) {
     choice.learn(StoreChoice::kProbeBytes, std::chrono::nanoseconds(static_cast<int64_t>(took)));
     return choice.current();
   };
-  EXPECT_EQ(choice.current(), Store::cached);
-  for (int i = 0; i < 3; i++) EXPECT_EQ(probe(0.05), Store::cached);
-  EXPECT_EQ(probe(50.0), Store::cached);  // preempted once
-  EXPECT_EQ(probe(0.05), Store::cached);
-  EXPECT_EQ(probe(0.05), Store::cached);
+  EXPECT_EQ(choice.current(), StoreHint::cached);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(probe(0.05), StoreHint::cached);
+  EXPECT_EQ(probe(50.0), StoreHint::cached);  // preempted once
+  EXPECT_EQ(probe(0.05), StoreHint::cached);
+  EXPECT_EQ(probe(0.05), StoreHint::cached);
   probe(0.5);  // the cores have moved apart
-  EXPECT_EQ(probe(0.5), Store::streaming);
-  EXPECT_EQ(probe(0.05), Store::streaming);  // one cheap probe is chance, two are not
-  EXPECT_EQ(probe(0.05), Store::cached);
+  EXPECT_EQ(probe(0.5), StoreHint::streaming);
+  EXPECT_EQ(probe(0.05), StoreHint::streaming);  // one cheap probe is chance, two are not
+  EXPECT_EQ(probe(0.05), StoreHint::cached);
 }
 
 TEST(StoreChoice, ProbesRarelyAndNeverWithTinyCopies) {

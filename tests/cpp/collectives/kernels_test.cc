@@ -43,7 +43,7 @@ class KernelsTest : public testing::TestWithParam<Case> {
   }
 
   void check_reduce(ReduceOp op, size_t source_count, size_t count, double factor, bool in_place, bool with_copy,
-                    Store store) {
+                    StoreHint store) {
     std::vector<Array> arrays = make_arrays(source_count, count);
     const Sources sources = pointers_to(arrays);
     const std::vector<std::byte> expected = expected_reduce(dtype_, op, sources, count, factor);
@@ -79,8 +79,8 @@ TEST_P(KernelsTest, ReduceIsTheFoldFromLeftToRight) {
           for (const bool with_copy : {false, true}) {
             SCOPED_TRACE(testing::Message() << name_of(op) << " of " << sources << ", " << count
                                             << " elements, in place " << in_place << ", copy " << with_copy);
-            check_reduce(op, sources, count, 1.0, in_place, with_copy, Store::cached);
-            check_reduce(op, sources, count, 1.0, in_place, with_copy, Store::streaming);
+            check_reduce(op, sources, count, 1.0, in_place, with_copy, StoreHint::cached);
+            check_reduce(op, sources, count, 1.0, in_place, with_copy, StoreHint::streaming);
             if (HasFatalFailure()) return;
           }
         }
@@ -95,8 +95,8 @@ TEST_P(ScaleKernelsTest, ReduceAppliesTheFactorToTheResult) {
     for (const size_t sources : {1, 2, 3, 4, 6}) {
       for (const size_t count : kLengths) {
         SCOPED_TRACE(testing::Message() << "factor " << factor << ", " << sources << " sources, " << count);
-        check_reduce(ReduceOp::sum, sources, count, factor, count % 2 == 0, true, Store::cached);
-        check_reduce(ReduceOp::sum, sources, count, factor, count % 2 == 0, true, Store::streaming);
+        check_reduce(ReduceOp::sum, sources, count, factor, count % 2 == 0, true, StoreHint::cached);
+        check_reduce(ReduceOp::sum, sources, count, factor, count % 2 == 0, true, StoreHint::streaming);
         if (HasFatalFailure()) return;
       }
     }
@@ -106,7 +106,7 @@ TEST_P(ScaleKernelsTest, ReduceAppliesTheFactorToTheResult) {
 TEST_P(ScaleKernelsTest, ScaleMultipliesEachElement) {
   for (const double factor : {1.0, 0.5, -1.0 / 3, 1e30}) {
     for (const size_t count : kLengths) {
-      for (const Store store : {Store::cached, Store::streaming}) {
+      for (const StoreHint store : {StoreHint::cached, StoreHint::streaming}) {
         for (const bool in_place : {false, true}) {
           std::vector<Array> source = make_arrays(1, count);
           const auto expected = expected_reduce(dtype_, ReduceOp::sum, pointers_to(source), count, factor);
@@ -200,7 +200,7 @@ TEST(KernelsConversionTest, AllHalvesTimesOneAndAHalf) {
       for (const double factor : {1.5, 1 + 0x1p-12, 0.25, 1 + 0x1p-23, 0x1p-100, 0x1p120}) {
         std::vector<uint16_t> result(values.size());
         scale(*kernels, dtype, reinterpret_cast<std::byte*>(result.data()), source, values.size(), factor,
-              Store::cached);
+              StoreHint::cached);
         for (size_t i = 0; i < values.size(); ++i) {
           const auto f = static_cast<float>(factor);
           const uint16_t expected = dtype == DType::f16 ? float_to_half(half_to_float(values[i]) * f)
@@ -225,7 +225,7 @@ TEST(KernelsMinMaxTest, TheFirstNanWins) {
           reinterpret_cast<std::byte*>(other_nan.data()), reinterpret_cast<std::byte*>(numbers.data())};
       std::vector<uint32_t> result(37);
       reduce(*kernels, DType::f32, op, reinterpret_cast<std::byte*>(result.data()), sources, 37, 1.0, nullptr,
-             Store::cached);
+             StoreHint::cached);
       EXPECT_EQ(result, some_nan) << kernels->name;
     }
   }
@@ -239,7 +239,7 @@ TEST(KernelsScaleTest, IntegersBeyondTheRangeBecomeItsEnds) {
     const auto times = [&](double factor) {
       std::vector<int64_t> result(values.size());
       scale(*kernels, DType::i64, reinterpret_cast<std::byte*>(result.data()),
-            reinterpret_cast<const std::byte*>(values.data()), values.size(), factor, Store::cached);
+            reinterpret_cast<const std::byte*>(values.data()), values.size(), factor, StoreHint::cached);
       return result;
     };
     EXPECT_EQ(times(2), (std::vector<int64_t>{kMax, kMin, kMax, 2, -2, kMax, kMin, 0, 6, -6, 14})) << kernels->name;
@@ -253,7 +253,7 @@ TEST(KernelsScaleTest, IntegersBeyondTheRangeBecomeItsEnds) {
 TEST(KernelsCopyTest, CopiesBytesAtAnyAlignment) {
   std::mt19937_64 random(7);
   for (const Kernels* kernels : supported_kernels()) {
-    for (const Store store : {Store::cached, Store::streaming}) {
+    for (const StoreHint store : {StoreHint::cached, StoreHint::streaming}) {
       for (size_t bytes = 0; bytes < 700; bytes += bytes < 140 ? 1 : 61) {
         for (const size_t misalignment : {0, 1, 16, 63}) {
           Array source(DType::u8, bytes, random() % 64);

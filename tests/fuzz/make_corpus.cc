@@ -1,12 +1,12 @@
 // Writes the fuzzers' first inputs: real conversations between negotiators and a coordinator, one per file.
-//   make_corpus <folder>   fills <folder>/coordinator and <folder>/negotiator
+//   make_corpus <folder>   fills <folder>/coordinator and <folder>/negotiator, and those of make_connection_corpus.cc
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
+#include "fuzz/corpus_file.h"
 #include "fuzz/steps.h"
 #include "negotiation/coordinator.h"
 #include "negotiation/negotiator.h"
@@ -60,12 +60,6 @@ class Conversation {
     for (Negotiator& reader : ranks_) {
       if (!reader.receive(message, decisions).ok()) std::abort();
     }
-  }
-
-  static void write_file(const std::filesystem::path& path, const Bytes& bytes) {
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
   }
 
   Coordinator root_;
@@ -125,4 +119,5 @@ int main(int count, char** arguments) {
     hvd::converse(talk, about);
     talk.write(arguments[1], about);
   }
+  hvd::write_connection_corpus(arguments[1]);
 }

@@ -57,7 +57,7 @@ Status FramedStream::send(ByteView message) {
     return {Code::invalid_argument,
             fmt::format("a message of {} bytes is more than the {} allowed", message.size(), limits_.largest_sent)};
   }
-  if (queued_ + message.size() > limits_.queued) {
+  if (message.size() > limits_.queued - std::min(queued_, limits_.queued)) {
     return {Code::unknown, fmt::format("the peer does not read: {} bytes wait to be sent", queued_)};
   }
   outgoing_.push_back(frame_of(message));

@@ -49,8 +49,9 @@ Result<uint16_t> port_of(const UniqueFd& socket) {
 }
 
 Result<Listener> listen_everywhere(uint16_t port) {
-  auto both = listen_at({.ip = {.is_v6 = true}, .port = port}, true);
-  if (!both.ok()) both = listen_at({.port = port}, false);  // a host without IPv6
+  const IpAddress any{.is_v6 = true};
+  auto both = listen_at({.ip = any, .port = port}, true);
+  if (!both.ok() && is_missing(any)) both = listen_at({.port = port}, false);  // a host without IPv6
   if (!both.ok()) return both.status();
   Listener listener;
   listener.sockets.push_back(std::move(*both));

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <exception>
 #include <map>
 
 #include "base/bell.h"
@@ -115,7 +116,11 @@ Result<std::unique_ptr<StoreServer>> StoreServer::create(Listener listener, cons
   auto service = std::make_unique<Service>(std::move(*poller), std::move(*acceptor), limits);
   server->thread_ = std::jthread([service = std::move(service)](const std::stop_token& stop) {
     ::pthread_setname_np(::pthread_self(), "hvd-store");
-    service->run(stop);
+    try {
+      service->run(stop);
+    } catch (const std::exception& problem) {
+      log_error("the job's store ended: {}", problem.what());
+    }
   });
   return server;
 }

@@ -15,8 +15,12 @@ namespace hvd {
 template <class Span>
 class Lane {
  public:
-  Lane(size_t stripes, size_t segment) : segment_(segment) {
-    for (size_t stripe = 0; stripe < stripes; stripe++) at_.push_back(stripe * segment);
+  Lane(size_t stripes, size_t segment) : segment_(segment) { set_stripes(stripes); }
+
+  // Before anything has moved. 0: not known yet, so nothing can.
+  void set_stripes(size_t stripes) {
+    at_.clear();
+    for (size_t stripe = 0; stripe < stripes; stripe++) at_.push_back(stripe * segment_);
   }
 
   void push(Span bytes) {

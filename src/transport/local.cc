@@ -42,7 +42,9 @@ Result<std::vector<HostGroup>> make_local_groups(int32_t size, int32_t first_ran
   return groups;
 }
 
-Result<std::pair<UniqueFd, UniqueFd>> make_local_connection(bool tcp) {
+namespace {
+
+Result<std::pair<UniqueFd, UniqueFd>> connect_sockets(bool tcp) {
   if (!tcp) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
@@ -70,7 +72,41 @@ Result<std::pair<UniqueFd, UniqueFd>> make_local_connection(bool tcp) {
   return std::pair(std::move(caller), std::move(called));
 }
 
-Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host, LocalLink link) {
+// A byte each way: both sides of TLS have then agreed.
+Status greet(Stream& caller, Stream& called) {
+  for (auto [from, to] : {std::pair(&caller, &called), std::pair(&called, &caller)}) {
+    std::byte byte{};
+    for (bool sent = false, came = false; !came;) {
+      if (!sent) {
+        auto count = from->write({&byte, 1});
+        if (!count.ok()) return count.status();
+        sent = *count > 0;
+      }
+      auto count = to->read({&byte, 1});
+      if (!count.ok()) return count.status();
+      came = *count > 0;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::pair<std::unique_ptr<Stream>, std::unique_ptr<Stream>>> make_local_connection(const LocalLink& link) {
+  auto sockets = connect_sockets(link.tcp);
+  if (!sockets.ok()) return sockets.status();
+  if (link.tls == nullptr) {
+    return std::pair(make_plain_stream(std::move(sockets->first)), make_plain_stream(std::move(sockets->second)));
+  }
+  auto caller = link.tls->make_stream(std::move(sockets->first), true);
+  if (!caller.ok()) return caller.status();
+  auto called = link.tls->make_stream(std::move(sockets->second), false);
+  if (!called.ok()) return called.status();
+  if (Status status = greet(**caller, **called); !status.ok()) return status;
+  return std::pair(std::move(*caller), std::move(*called));
+}
+
+Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host, const LocalLink& link) {
   std::vector<LocalRank> ranks;
   std::vector<size_t> host_of;
   int32_t world_size = std::accumulate(ranks_per_host.begin(), ranks_per_host.end(), 0);
@@ -88,10 +124,10 @@ Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_p
       auto& from_a = ranks[a].streams.emplace_back(static_cast<int32_t>(b), 0).second;
       auto& from_b = ranks[b].streams.emplace_back(static_cast<int32_t>(a), 0).second;
       for (size_t stripe = 0; stripe < link.stripes; stripe++) {
-        auto ends = make_local_connection(link.tcp);
+        auto ends = make_local_connection(link);
         if (!ends.ok()) return ends.status();
-        from_a.push_back(make_plain_stream(std::move(ends->first)));
-        from_b.push_back(make_plain_stream(std::move(ends->second)));
+        from_a.push_back(std::move(ends->first));
+        from_b.push_back(std::move(ends->second));
       }
     }
   }

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "model/host_group.h"
 #include "net/stream.h"
+#include "net/tls.h"
 
 namespace hvd {
 
@@ -19,6 +20,7 @@ Result<std::vector<HostGroup>> make_local_groups(int32_t size, int32_t first_ran
 struct LocalLink {
   bool tcp = false;  // loopback instead of a pair of Unix sockets
   size_t stripes = 1;
+  std::shared_ptr<const TlsContext> tls = nullptr;
 };
 
 // The same for several pretended hosts: ranks_per_host[h] ranks on host h, in the order of ranks, and streams between
@@ -27,9 +29,9 @@ struct LocalRank {
   HostGroup group;
   std::vector<std::pair<int32_t, std::vector<std::unique_ptr<Stream>>>> streams;  // by rank of the world
 };
-Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host, LocalLink link = {});
+Result<std::vector<LocalRank>> make_local_hosts(std::span<const int32_t> ranks_per_host, const LocalLink& link = {});
 
 // Two ends of one connection.
-Result<std::pair<UniqueFd, UniqueFd>> make_local_connection(bool tcp);
+Result<std::pair<std::unique_ptr<Stream>, std::unique_ptr<Stream>>> make_local_connection(const LocalLink& link);
 
 }  // namespace hvd

@@ -47,15 +47,47 @@ void Mesh::add(int32_t rank, std::vector<std::unique_ptr<Stream>> stripes) {
   auto& peer = peers_[rank];
   assert(peer == nullptr && !stripes.empty());
   peer = std::make_unique<Peer>(rank, stripes.size(), segment_);
-  peer->connections.reserve(stripes.size());  // the epoll set points into it
+  connect(*peer, std::move(stripes));
+}
+
+void Mesh::connect(Peer& peer, std::vector<std::unique_ptr<Stream>> stripes) {
+  peer.connections.reserve(stripes.size());  // the epoll set points into it
   for (std::unique_ptr<Stream>& stream : stripes) {
-    Connection& connection = peer->connections.emplace_back();
-    connection.peer = peer.get();
+    Connection& connection = peer.connections.emplace_back();
+    connection.peer = &peer;
     connection.stream = std::move(stream);
     set_linger(connection.stream->descriptor(), true);
     epoll_event event{.events = EPOLLRDHUP, .data = {.ptr = &connection}};
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.stream->descriptor(), &event);
   }
+}
+
+Mesh::Peer& Mesh::peer_of(int32_t rank) {
+  auto& peer = peers_[rank];
+  if (peer == nullptr) {
+    assert(dialer_ != nullptr);
+    peer = std::make_unique<Peer>(rank, 0, segment_);
+    dialer_->open(rank, Clock::now());
+  }
+  return *peer;
+}
+
+bool Mesh::move_dialer() {
+  bool moved = false;
+  while (dialer_->is_busy()) {
+    auto opened = dialer_->poll(Clock::now());
+    if (!opened) break;
+    moved = true;
+    Peer& peer = *peers_.at(opened->peer);
+    if (!opened->stripes.ok()) {
+      lose(peer, opened->stripes.status());
+      continue;
+    }
+    peer.out.set_stripes(opened->stripes->size());
+    peer.in.set_stripes(opened->stripes->size());
+    connect(peer, std::move(*opened->stripes));
+  }
+  return moved;
 }
 
 void Mesh::activate(Peer& peer) {
@@ -138,7 +170,7 @@ bool Mesh::move(Peer& peer) {
 }
 
 bool Mesh::progress() {
-  bool moved = false;
+  bool moved = dialer_ != nullptr && dialer_->is_busy() && move_dialer();
   for (size_t i = 0; i < active_.size();) {
     Peer& peer = *active_[i];
     if (move(peer)) moved = true;
@@ -175,6 +207,10 @@ bool Mesh::arm(Peer& peer) {
 
 bool Mesh::arm() {
   bool can_sleep = true;
+  if (dialer_ != nullptr && dialer_->is_busy()) {
+    epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+    dialer_armed_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, dialer_->descriptor(), &event) == 0;
+  }
   for (Peer* peer : active_) {
     if (!arm(*peer)) can_sleep = false;
   }
@@ -182,6 +218,7 @@ bool Mesh::arm() {
 }
 
 void Mesh::disarm() {
+  if (std::exchange(dialer_armed_, false)) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, dialer_->descriptor(), nullptr);
   for (Connection* connection : armed_) {
     epoll_event event{.events = EPOLLRDHUP, .data = {.ptr = connection}};
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection->stream->descriptor(), &event);
@@ -194,8 +231,8 @@ void Mesh::check_peers() {
   epoll_event events[16];
   int count = ::epoll_wait(epoll_.get(), events, std::size(events), 0);
   for (int i = 0; i < count; i++) {
-    if ((events[i].events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) == 0) continue;
     auto* connection = static_cast<Connection*>(events[i].data.ptr);
+    if (connection == nullptr || (events[i].events & (EPOLLERR | EPOLLHUP | EPOLLRDHUP)) == 0) continue;
     int descriptor = connection->stream->descriptor();
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
     if ((events[i].events & EPOLLERR) != 0) tell(*connection->peer, error_of(descriptor));
@@ -210,6 +247,7 @@ void Mesh::say_goodbye() {
 
 void Mesh::list_descriptors(std::vector<int>& into) const {
   into.push_back(epoll_.get());
+  if (dialer_ != nullptr) dialer_->list_descriptors(into);
   for (const auto& [rank, peer] : peers_) {
     for (const Connection& connection : peer->connections) into.push_back(connection.stream->descriptor());
   }

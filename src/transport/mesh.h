@@ -24,6 +24,7 @@
 #include "base/fd.h"
 #include "base/status.h"
 #include "base/wire.h"
+#include "net/dialer.h"
 #include "net/stream.h"
 #include "transport/lane.h"
 
@@ -46,6 +47,8 @@ class Mesh {
 
   void add(int32_t peer, std::unique_ptr<Stream> stream);                // peer: a rank of the world
   void add(int32_t peer, std::vector<std::unique_ptr<Stream>> stripes);  // in the same order on both sides
+  // Connections to peers that were not added are opened when they are first used, by both sides.
+  void set_dialer(std::unique_ptr<Dialer> dialer) { dialer_ = std::move(dialer); }
   bool has(int32_t peer) const { return peers_.contains(peer); }
 
   // The memory stays the mesh's until the ticket is done.
@@ -82,7 +85,9 @@ class Mesh {
     bool is_idle() const { return out.is_empty() && in.is_empty(); }
   };
   Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost, size_t segment);
-  Peer& peer_of(int32_t rank) { return *peers_.at(rank); }
+  Peer& peer_of(int32_t rank);
+  void connect(Peer& peer, std::vector<std::unique_ptr<Stream>> stripes);
+  bool move_dialer();
   void activate(Peer& peer);
   bool move(Peer& peer);
   bool move_out(Peer& peer, size_t stripe);
@@ -94,6 +99,8 @@ class Mesh {
   UniqueFd epoll_;
   std::function<void(int32_t, const Status&)> on_lost_;
   size_t segment_;
+  std::unique_ptr<Dialer> dialer_;
+  bool dialer_armed_ = false;
   std::map<int32_t, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> active_;       // those with something queued
   std::vector<Connection*> armed_;  // those that wake for bytes

@@ -160,7 +160,9 @@ inline std::vector<int> run_hosts(std::span<const int32_t> ranks_per_host, const
 }
 inline void run_hosts(std::span<const int32_t> ranks_per_host, const TransportSettings& settings,
                       const std::function<void(Transport&, int32_t)>& body) {
-  run_hosts(ranks_per_host, HostsOptions{.settings = settings}, body);
+  HostsOptions options;
+  options.settings = settings;
+  run_hosts(ranks_per_host, options, body);
 }
 
 }  // namespace hvd::test

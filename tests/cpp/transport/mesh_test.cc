@@ -13,6 +13,7 @@
 #include <random>
 #include <thread>
 
+#include "net/dialer.h"
 #include "support/ranks.h"
 
 namespace hvd {
@@ -35,8 +36,12 @@ class MeshTest : public testing::TestWithParam<Kind> {
  protected:
   std::vector<int> run(std::span<const int32_t> hosts, const std::function<void(Transport&, int32_t)>& body,
                        Where where = Where::threads, TransportSettings settings = test::small_settings()) {
-    return test::run_hosts(
-        hosts, {.settings = settings, .link = GetParam().link, .segment = GetParam().segment, .where = where}, body);
+    HostsOptions options;
+    options.settings = settings;
+    options.link = GetParam().link;
+    options.segment = GetParam().segment;
+    options.where = where;
+    return test::run_hosts(hosts, options, body);
   }
 };
 
@@ -211,7 +216,13 @@ TEST_P(MeshTest, AKilledPeerFailsAWait) {
   EXPECT_EQ(exits, std::vector<int>{SIGKILL});
 }
 
-const Kind kKinds[] = {{"unix", {}},
+LocalLink under_tls(size_t stripes) {
+  return {.tcp = true, .stripes = stripes, .tls = TlsContext::create(make_tls_identity().value()).value()};
+}
+
+const Kind kKinds[] = {{"tls", under_tls(1)},
+                       {"tls_striped", under_tls(2), 50'000},
+                       {"unix", {}},
                        {"tcp", {.tcp = true}},
                        {"tcp_striped", {.tcp = true, .stripes = 3}, 10'000},
                        {"unix_striped", {.stripes = 4}, 4099}};
@@ -222,30 +233,118 @@ INSTANTIATE_TEST_SUITE_P(Links, MeshTest, testing::ValuesIn(kKinds),
 class IdleMeshTest : public testing::TestWithParam<Where> {};
 
 TEST_P(IdleMeshTest, TheDeathOfAnIdlePeerIsNoticed) {
-  auto exits =
-      test::run_hosts(kTwoHosts, {.link = {.tcp = true}, .where = GetParam()}, [](Transport& transport, int32_t rank) {
-        if (rank == 1) {
-          if (GetParam() == Where::processes) std::raise(SIGKILL);
-          // What the kernel does for a process that dies: a close without goodbye.
-          std::vector<int> fds;
-          transport.mesh()->list_descriptors(fds);
-          ::dup2(fds.front(), fds.back());
-          return;
-        }
-        transport.leave();
-        while (!transport.failed()) {
-          transport.sleep(kNever);
-          transport.answer_bell_for_driver();
-        }
-        EXPECT_EQ(transport.failure().code(), Code::peer_lost);
-        EXPECT_THAT(std::string(transport.failure().message()), HasSubstr("rank 1"));
-        transport.enter();
-      });
+  HostsOptions options;
+  options.link.tcp = true;
+  options.where = GetParam();
+  auto exits = test::run_hosts(kTwoHosts, options, [](Transport& transport, int32_t rank) {
+    if (rank == 1) {
+      if (GetParam() == Where::processes) std::raise(SIGKILL);
+      // What the kernel does for a process that dies: a close without goodbye.
+      std::vector<int> fds;
+      transport.mesh()->list_descriptors(fds);
+      ::dup2(fds.front(), fds.back());
+      return;
+    }
+    transport.leave();
+    while (!transport.failed()) {
+      transport.sleep(kNever);
+      transport.answer_bell_for_driver();
+    }
+    EXPECT_EQ(transport.failure().code(), Code::peer_lost);
+    EXPECT_THAT(std::string(transport.failure().message()), HasSubstr("rank 1"));
+    transport.enter();
+  });
   EXPECT_EQ(exits, GetParam() == Where::processes ? std::vector<int>{SIGKILL} : std::vector<int>{});
 }
 
 INSTANTIATE_TEST_SUITE_P(Where, IdleMeshTest, testing::Values(Where::threads, Where::processes),
                          [](const auto& where) { return test::name_of(where.param); });
+
+// ---- opened on demand ----
+
+struct Door {
+  std::unique_ptr<Acceptor> acceptor;
+  HostRecord record;
+};
+
+Door make_door(const Credentials& credentials, int32_t rank) {
+  auto listener = listen_on(std::vector{parse_ip("127.0.0.1").value()});
+  EXPECT_TRUE(listener.ok());
+  Welcome welcome{.purposes = {Purpose::data}, .rank = rank};
+  Door door{.acceptor = std::move(Acceptor::create(std::move(*listener), credentials, welcome).value()), .record = {}};
+  door.record = {.index = rank,
+                 .name = "host" + std::to_string(rank),
+                 .addresses = door.acceptor->endpoints(),
+                 .ranks = {{.rank = rank, .pid = 100 + rank, .port = door.acceptor->port()}}};
+  return door;
+}
+
+// Runs body on one thread per rank; each has a mesh without connections, and a dialer.
+void run_dialers(
+    int32_t ranks, DialerSettings settings, const std::function<void(Transport&, int32_t)>& body,
+    const std::function<void(std::vector<HostRecord>&)>& spoil = [](auto&) {}) {
+  Credentials credentials{.key = Key::random().value(), .tls = nullptr};
+  std::vector<Door> doors;
+  std::vector<HostRecord> hosts;
+  for (int32_t rank = 0; rank < ranks; rank++) {
+    doors.push_back(make_door(credentials, rank));
+    hosts.push_back(doors.back().record);
+  }
+  spoil(hosts);
+  std::vector<std::jthread> threads;
+  for (int32_t rank = 0; rank < ranks; rank++) {
+    threads.emplace_back([&, rank, settings]() mutable {
+      auto groups = make_local_groups(1, rank, ranks);
+      auto transport = Transport::create(std::move((*groups)[0]), test::small_settings());
+      ASSERT_TRUE(transport.ok());
+      Transport& net = **transport;
+      settings.rank = rank;
+      auto dialer =
+          Dialer::create(std::move(doors[static_cast<size_t>(rank)].acceptor), {}, hosts, credentials, settings);
+      ASSERT_TRUE(dialer.ok()) << dialer.status().message();
+      auto mesh = Mesh::create([&](int32_t, const Status& status) { net.abort(status); });
+      (*mesh)->set_dialer(std::move(*dialer));
+      ASSERT_TRUE(net.attach(std::move(*mesh)).ok());
+      net.enter();
+      body(net, rank);
+      net.say_goodbye();
+      net.leave();
+    });
+  }
+}
+
+TEST(OnDemand, WhoIsFirstUsedIsConnectedFirst) {
+  run_dialers(3, {.streams = 2}, [](Transport& transport, int32_t rank) {
+    Mesh& mesh = *transport.mesh();
+    constexpr size_t kBytes = 1 << 20;
+    for (int32_t step = 1; step < 3; step++) {  // rank 0 first talks to 1 and 2, then to 2 and 1
+      int32_t to = (rank + step) % 3, from = (rank + 3 - step) % 3;
+      Bytes out = bytes_of(kBytes, rank), in(kBytes);
+      Mesh::Ticket sent = mesh.send(to, out), received = mesh.receive(from, in);
+      ASSERT_TRUE(transport.wait(sent, "test").ok());
+      ASSERT_TRUE(transport.wait(received, "test").ok());
+      EXPECT_TRUE(in == bytes_of(kBytes, from));
+    }
+  });
+}
+
+TEST(OnDemand, WhoCannotBeReachedIsAnErrorWithEveryAddress) {
+  run_dialers(
+      2, {.timeout = 300ms},
+      [](Transport& transport, int32_t rank) {
+        std::byte byte{};
+        Status status = transport.wait(transport.mesh()->receive(1 - rank, {&byte, 1}), "test");
+        std::string text(status.message());
+        if (rank == 0) {
+          EXPECT_THAT(text, HasSubstr("rank 1 (host1, pid 101)"));
+          EXPECT_THAT(text, HasSubstr("127.0.0.1:1"));
+          EXPECT_THAT(text, HasSubstr("connection refused"));
+        } else {
+          EXPECT_THAT(text, HasSubstr("rank 0 (host0, pid 100) did not connect to rank 1 (host1, pid 101)"));
+        }
+      },
+      [](std::vector<HostRecord>& hosts) { hosts[1].ranks[0].port = 1; });
+}
 
 TEST(LaneTest, EveryByteGoesOverItsStripe) {
   Bytes memory(1000);

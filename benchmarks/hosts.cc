@@ -1,7 +1,7 @@
 // What does the hierarchy gain between hosts? Processes of this machine play the ranks of several hosts: shared memory
 // inside a pretended host, a socket between every two ranks of different ones. Each size is reduced by turns in both
 // ways, so that a machine that changes its speed changes both.
-//     bench_hosts [ranks per host, by commas] [samples] [milliseconds per sample]
+//     bench_hosts [ranks per host, by commas] [samples] [milliseconds per sample] [KiB per round]
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct Block {
 // One rank with its streams and the collectives of the world, both ways.
 class Rank {
  public:
-  Rank(hvd::LocalRank mine, const std::vector<int32_t>& host_of, bool crowded) {
+  Rank(hvd::LocalRank mine, const std::vector<int32_t>& host_of, bool crowded, size_t round) {
     hvd::TransportSettings settings;
     if (crowded) settings.spin = {};
     transport_ = take(hvd::Transport::create(std::move(mine.group), settings));
@@ -61,7 +61,7 @@ class Rank {
     hvd::Placement placement = hvd::place(world, host_of, transport_->world_rank(transport_->rank()));
     for (bool flat : {false, true}) {
       hvd::Channel* channel = take(transport_->open_channel(flat ? 1 : 0, locals));
-      hvd::WorldSettings chosen{.flat_allreduce = flat};
+      hvd::WorldSettings chosen{.round = round, .flat_allreduce = flat};
       (flat ? flat_ : hierarchy_) = std::make_unique<hvd::WorldCollectives>(*transport_, *channel, placement, chosen);
     }
   }
@@ -124,6 +124,7 @@ int main(int argc, char** argv) {
   }
   int samples = argc > 2 ? std::atoi(argv[2]) : 9;
   double seconds = (argc > 3 ? std::atof(argv[3]) : 30) / 1000;
+  size_t round = argc > 4 ? static_cast<size_t>(std::atoi(argv[4])) << 10 : hvd::WorldSettings{}.round;
   std::vector<hvd::LocalRank> ranks = take(hvd::make_local_hosts(ranks_per_host));
   Block block;
   int size = static_cast<int>(host_of.size());
@@ -133,7 +134,7 @@ int main(int argc, char** argv) {
     bench::Team team(number, size);
     hvd::LocalRank mine = std::move(ranks[static_cast<size_t>(number)]);
     ranks.clear();
-    Rank rank(std::move(mine), host_of, team.crowded());
+    Rank rank(std::move(mine), host_of, team.crowded(), round);
     for (size_t bytes = 4; bytes <= 64 << 20; bytes *= 4) compare(team, rank, bytes, samples, seconds);
     team.barrier();
   });

@@ -19,8 +19,7 @@ Team team_of(std::vector<int32_t> ranks, int32_t rank) {
 }  // namespace
 
 WorldCollectives::WorldCollectives(Transport& transport, Channel& channel, Placement placement, WorldSettings settings)
-    : transport_(transport),
-      at_(std::move(placement)),
+    : at_(std::move(placement)),
       settings_(settings),
       host_(channel, settings.one_shot_limit),
       links_(transport),

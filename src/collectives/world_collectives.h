@@ -95,6 +95,18 @@ class WorldCollectives final : public Collectives {
 
   Status broadcast_small(int32_t root, const Segments& data);
   Status broadcast_large(int32_t root, const Segments& data);
+  struct Chain {  // a large broadcast
+    const Segments& data;
+    size_t lanes;
+    bool drives;   // this rank is in one of the lanes
+    int32_t next;  // rank of the world; -1: none
+  };
+  template <class Visit>
+  void for_rounds(const Chain& chain, Visit&& visit) const;
+  template <class Visit>
+  void for_segments(Range range, Visit&& visit) const;
+  Status feed_chain(const Chain& chain, Range round, int32_t root);
+  Status pass_on(const Chain& chain, Range round, size_t& arrived);
 
   // One round of a reducescatter; see world_reduce.cc.
   struct Scatter {
@@ -112,7 +124,6 @@ class WorldCollectives final : public Collectives {
   Status gather_blocks(std::byte* vector, size_t bytes);
   Range shard_of(size_t bytes) const { return share({0, bytes}, at_.seat.place, at_.lanes); }
 
-  Transport& transport_;
   Placement at_;
   WorldSettings settings_;
   HostCollectives host_;

@@ -94,54 +94,81 @@ Status WorldCollectives::broadcast_small(int32_t root, const Segments& data) {
 // put the shares together in shared memory.
 Status WorldCollectives::broadcast_large(int32_t root, const Segments& data) {
   const Placement::Seat& origin = at_.seats[static_cast<size_t>(root)];
-  size_t hosts = at_.hosts.size(), number = (at_.seat.host + hosts - origin.host) % hosts, place = at_.seat.place;
-  size_t total = data.bytes(), lanes = lanes_for(total), each = lanes * settings_.round;
-  bool drives = place < lanes, has_next = drives && number + 1 < hosts;
-  int32_t next = has_next ? lane_.ranks[(at_.seat.host + 1) % hosts] : -1;
-  auto round_at = [&](size_t begin) -> Range { return {begin, std::min(total, begin + each)}; };
-  auto for_segments = [&](Range range, auto&& visit) {
-    for (size_t begin = range.begin; begin < range.end; begin += settings_.cross.segment) {
-      visit(Range{begin, std::min(range.end, begin + settings_.cross.segment)});
-    }
-  };
+  size_t hosts = at_.hosts.size(), number = (at_.seat.host + hosts - origin.host) % hosts;
+  Chain chain{.data = data, .lanes = lanes_for(data.bytes()), .drives = false, .next = -1};
+  chain.drives = at_.seat.place < chain.lanes;
+  if (chain.drives && number + 1 < hosts) chain.next = lane_.ranks[(at_.seat.host + 1) % hosts];
   Traffic& traffic = traffic_[0];
-  if (number > 0 && drives) {
+  if (number > 0 && chain.drives) {
     int32_t before = lane_.ranks[(at_.seat.host + hosts - 1) % hosts];
-    for (size_t begin = 0; begin < total; begin += each) {
-      for_segments(share(round_at(begin), place, lanes), [&](Range part) { receive(traffic, before, data, part); });
-    }
-  }
-  size_t arrived = 0;
-  for (size_t begin = 0; begin < total; begin += each) {
-    Range whole = round_at(begin), mine = drives ? share(whole, place, lanes) : Range{};
-    bool is_root = at_.position == root;
-    if (is_root && has_next) send(traffic, next, data, mine);
-    links_.progress();
-    if (number == 0 && !alone()) {
-      mine_.clear();
-      data.append_to(mine_, whole.begin, whole.end);
-      if (Status status = host_.broadcast(static_cast<int32_t>(origin.place), mine_); !status.ok()) return status;
-    }
-    if (number == 0 && !is_root && has_next) send(traffic, next, data, mine);
-    if (number == 0) continue;
-    Status status;
-    for_segments(mine, [&](Range part) {
-      data.visit(part.begin, part.end, [&](const std::byte*, size_t, size_t) {
-        if (status.ok()) status = links_.wait(traffic.arrived[arrived++]);
-      });
-      if (has_next && status.ok()) send(traffic, next, data, part), links_.progress();
+    for_rounds(chain, [&](Range round) {
+      for_segments(share(round, at_.seat.place, chain.lanes),
+                   [&](Range segment) { receive(traffic, before, data, segment); });
     });
-    if (!status.ok()) return status;
-    if (alone()) continue;
-    std::vector<Segments>& shares = lists(theirs_, at_.locals().size());
-    for (size_t lane = 0; lane < lanes; lane++) {
-      Range range = share(whole, lane, lanes);
-      data.append_to(shares[lane], range.begin, range.end);
-    }
-    if (status = host_.allgather(shares[place], shares); !status.ok()) return status;
   }
+  Status status;
+  size_t arrived = 0;
+  for_rounds(chain, [&](Range round) {
+    if (!status.ok()) return;
+    status = number == 0 ? feed_chain(chain, round, root) : pass_on(chain, round, arrived);
+  });
+  if (!status.ok()) return status;
   traffic.arrived.clear();
   return wait_all(traffic.sent);
+}
+
+template <class Visit>
+void WorldCollectives::for_rounds(const Chain& chain, Visit&& visit) const {
+  size_t total = chain.data.bytes(), each = chain.lanes * settings_.round;
+  for (size_t begin = 0; begin < total; begin += each) visit(Range{begin, std::min(total, begin + each)});
+}
+
+template <class Visit>
+void WorldCollectives::for_segments(Range range, Visit&& visit) const {
+  size_t each = settings_.cross.segment;
+  for (size_t begin = range.begin; begin < range.end; begin += each) {
+    visit(Range{begin, std::min(range.end, begin + each)});
+  }
+}
+
+// The root's host: everybody gets the round through shared memory and sends its share to the next host.
+Status WorldCollectives::feed_chain(const Chain& chain, Range round, int32_t root) {
+  auto send_share = [&] {
+    if (chain.next >= 0) send(traffic_[0], chain.next, chain.data, share(round, at_.seat.place, chain.lanes));
+    links_.progress();
+  };
+  bool is_root = at_.position == root;
+  if (is_root) send_share();  // it need not wait for the others
+  if (!alone()) {
+    mine_.clear();
+    chain.data.append_to(mine_, round.begin, round.end);
+    size_t place = at_.seats[static_cast<size_t>(root)].place;
+    if (Status status = host_.broadcast(static_cast<int32_t>(place), mine_); !status.ok()) return status;
+  }
+  if (!is_root) send_share();
+  return {};
+}
+
+// The other hosts: what has arrived is sent on, then shared. `arrived` counts the tickets that have been waited for.
+Status WorldCollectives::pass_on(const Chain& chain, Range round, size_t& arrived) {
+  Status status;
+  Traffic& traffic = traffic_[0];
+  Range mine = chain.drives ? share(round, at_.seat.place, chain.lanes) : Range{};
+  for_segments(mine, [&](Range segment) {
+    chain.data.visit(segment.begin, segment.end, [&](const std::byte*, size_t, size_t) {
+      if (status.ok()) status = links_.wait(traffic.arrived[arrived++]);
+    });
+    if (!status.ok() || chain.next < 0) return;
+    send(traffic, chain.next, chain.data, segment);
+    links_.progress();
+  });
+  if (!status.ok() || alone()) return status;
+  std::vector<Segments>& shares = lists(theirs_, at_.locals().size());
+  for (size_t lane = 0; lane < chain.lanes; lane++) {
+    Range range = share(round, lane, chain.lanes);
+    chain.data.append_to(shares[lane], range.begin, range.end);
+  }
+  return host_.allgather(shares[at_.seat.place], shares);
 }
 
 // ---- alltoall ----

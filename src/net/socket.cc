@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 
 #include "base/log.h"
 #include "net/interfaces.h"
@@ -60,14 +61,15 @@ Result<Listener> listen_everywhere(uint16_t port) {
 
 // `skip_bad`: an address may be unusable for the moment (IPv6 looks for duplicates first); the others serve.
 Result<Listener> listen_each(const std::vector<IpAddress>& addresses, uint16_t port, bool skip_bad) {
+  if (addresses.empty()) return Status(Code::invalid_argument, "no address to listen on");
   Listener listener;
-  Status problem(Code::invalid_argument, "no address to listen on");
+  std::string problem;
   for (const IpAddress& ip : addresses) {
     auto socket = listen_at({.ip = ip, .port = port}, false);
     if (!socket.ok()) {
-      problem = socket.status();
-      if (!skip_bad || !is_missing(ip)) return problem;
-      log_warning("{}; the other addresses are used", problem.message());
+      if (!skip_bad || !is_missing(ip)) return socket.status();
+      problem = socket.status().message();
+      log_warning("{}; the other addresses are used", problem);
       continue;
     }
     if (port == 0) {
@@ -78,13 +80,12 @@ Result<Listener> listen_each(const std::vector<IpAddress>& addresses, uint16_t p
     listener.sockets.push_back(std::move(*socket));
     listener.endpoints.push_back({.address = {.ip = ip, .port = port}});
   }
-  if (listener.sockets.empty()) return problem;
+  if (listener.sockets.empty()) return Status(Code::unknown, problem);
   return listener;
 }
 
 // Tries the ports of the range, in turn; `attempt` makes the sockets for one.
-template <class Attempt>
-Result<Listener> try_ports(PortRange ports, const Attempt& attempt) {
+Result<Listener> try_ports(PortRange ports, const std::function<Result<Listener>(uint16_t port)>& attempt) {
   int tries = ports.first == 0 ? kPortTries : ports.last - ports.first + 1;
   Status problem(Code::invalid_argument, fmt::format("ports {} to {} are no range", ports.first, ports.last));
   for (int i = 0; i < tries; i++) {

@@ -24,8 +24,9 @@ struct HexKey {
 };
 
 // Where a knob's value goes; the type also says how its text is read.
-using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*, std::optional<bool>*, Negated,
-                          std::string*, HexKey, std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
+using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*,
+                          std::optional<bool>*, Negated, std::string*, HexKey, std::vector<std::string>*,
+                          std::vector<int32_t>*, LogLevel*>;
 
 struct Range {
   double low = 0, high = 0;  // both allowed; every bound is a whole number below 2^53, so exact

@@ -17,7 +17,7 @@ struct World {
   int32_t cross_rank = 0, cross_size = 1;
   std::string host = "localhost";
   std::vector<int32_t> host_of;  // by rank: the same number for ranks of the same host; empty: all are on this one
-  std::string job;  // names the job; ranks of other jobs never meet
+  std::string job;               // names the job; ranks of other jobs never meet
   Generation generation{0};
 };
 

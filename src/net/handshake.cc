@@ -95,9 +95,8 @@ void Handshake::receive(ByteView bytes) {
 
 // Looks at a header as soon as its first bytes are there: a stranger is not listened to for longer than needed.
 void Handshake::take_header() {
-  size_t compared = std::min(incoming_.size(), kMagic.size());
-  ByteView magic = std::as_bytes(std::span(kMagic));
-  if (!std::equal(magic.begin(), magic.begin() + compared, incoming_.begin())) {
+  ByteView magic = std::as_bytes(std::span(kMagic)).first(std::min(incoming_.size(), kMagic.size()));
+  if (!std::equal(magic.begin(), magic.end(), incoming_.begin())) {
     return fail(Refusal::none, guess_of(incoming_));
   }
   if (incoming_.size() < kHeaderBytes) return;

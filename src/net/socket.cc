@@ -60,8 +60,9 @@ Result<Listener> listen_everywhere(uint16_t port) {
 
 // `skip_bad`: an address may be unusable for the moment (IPv6 looks for duplicates first); the others serve.
 Result<Listener> listen_each(const std::vector<IpAddress>& addresses, uint16_t port, bool skip_bad) {
+  if (addresses.empty()) return Status(Code::invalid_argument, "no address to listen on");
   Listener listener;
-  Status problem(Code::invalid_argument, "no address to listen on");
+  Status problem;
   for (const IpAddress& ip : addresses) {
     auto socket = listen_at({.ip = ip, .port = port}, false);
     if (!socket.ok()) {

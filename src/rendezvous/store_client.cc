@@ -19,6 +19,7 @@ FrameLimits client_frames(const StoreLimits& limits) {
 
 std::string names_of(const std::vector<Endpoint>& endpoints) {
   std::vector<std::string> names;
+  names.reserve(endpoints.size());
   for (const Endpoint& endpoint : endpoints) names.push_back(to_text(endpoint.address));
   return joined(names, ", ");
 }

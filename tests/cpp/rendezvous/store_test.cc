@@ -13,6 +13,7 @@ namespace hvd {
 namespace {
 
 using namespace std::chrono_literals;
+using namespace std::string_literals;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -200,8 +201,7 @@ TEST_P(StoreTest, NobodyWritesOrReadsWithoutTheKey) {
   for (const std::string& attack :
        {std::string("PUT /global/rank_0 HTTP/1.1\r\nContent-Length: 6\r\n\r\ntheirs"),
         std::string("GET /global/rank_0 HTTP/1.1\r\n\r\n"), std::string("DELETE /global HTTP/1.1\r\n\r\n"),
-        std::string("\x80\x04\x95\x1d\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94.", 33),
-        framed}) {
+        "\x80\x04\x95\x1d\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94\x8c\x06system\x94\x93\x94."s, framed}) {
     UniqueFd stranger = connect_raw();
     ASSERT_EQ(::send(stranger.get(), attack.data(), attack.size(), MSG_NOSIGNAL), static_cast<ssize_t>(attack.size()));
     ::shutdown(stranger.get(), SHUT_WR);

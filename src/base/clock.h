@@ -16,4 +16,9 @@ constexpr Duration seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
 
+// kNever instead of a time that does not exist; `start` is not before the clock began.
+constexpr TimePoint after(TimePoint start, Duration duration) {
+  return duration > kNever - start ? kNever : start + duration;
+}
+
 }  // namespace hvd

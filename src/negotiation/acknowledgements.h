@@ -1,26 +1,27 @@
-// How far each rank has followed the stream of down messages. Thread rule: plain value.
+// How far the ranks below each child of a node have followed the stream of down messages: as far as the last of them.
+// Thread rule: plain value.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "model/request.h"
+#include "negotiation/subtrees.h"
 
 namespace hvd {
 
 class Acknowledgements {
  public:
-  explicit Acknowledgements(int32_t world_size) : processed_(static_cast<size_t>(world_size)) {}
+  explicit Acknowledgements(int32_t children) : processed_(static_cast<size_t>(children)) {}
 
   uint64_t next_number() { return ++sent_; }  // of a new down message; the first is 1
   uint64_t last_number() const { return sent_; }
-  uint64_t processed_by(Rank rank) const { return processed_[static_cast<size_t>(index_of(rank))]; }
+  uint64_t processed_by(Child child) const { return processed_[static_cast<size_t>(index_of(child))]; }
   uint64_t processed_by_all() const { return *std::min_element(processed_.begin(), processed_.end()); }
 
-  // False: the rank claims messages that were never sent.
-  bool advance(Rank rank, uint64_t count) {
-    uint64_t& processed = processed_[static_cast<size_t>(index_of(rank))];
+  // False: the child claims messages that were never sent.
+  bool advance(Child child, uint64_t count) {
+    uint64_t& processed = processed_[static_cast<size_t>(index_of(child))];
     if (count > sent_ - processed) return false;
     processed += count;
     return true;

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "model/plan.h"
 #include "model/process_sets.h"
-#include "negotiation/rank_set.h"
+#include "negotiation/attendance.h"
 
 namespace hvd {
 
@@ -17,9 +17,16 @@ class Activity {
     TimePoint at;
   };
 
-  explicit Activity(int32_t world_size) : submitted_(world_size) {}
+  explicit Activity(const Subtrees& tree) : tree_(tree), submitted_(tree) {}
 
   void submitted(Rank rank) { submitted_.insert(rank); }
+  // Every rank below the child has submitted something.
+  void submitted_by_all(Child child) {
+    if (submitted_.contains_whole(child)) return;
+    submitted_.insert_whole(child, static_cast<int32_t>(tree_.ranks(child).size()));
+  }
+  bool have_all_submitted(Child child) const { return submitted_.contains_whole(child); }
+  bool has_submitted(Rank rank) const { return submitted_.contains(rank); }
   // The members of the set have agreed on this request, so none of them waits in it any more.
   void finished(int32_t process_set, const AgreedRequest& request, TimePoint now) {
     Finished& last = finished_[process_set];
@@ -29,7 +36,6 @@ class Activity {
 
   void forget(int32_t process_set) { finished_.erase(process_set); }
 
-  bool has_submitted(Rank rank) const { return submitted_.contains(rank); }
   // The latest of all process sets the rank is in; null: none.
   const Finished* last_finished(Rank rank, const ProcessSets& sets) const {
     const Finished* latest = nullptr;
@@ -40,7 +46,8 @@ class Activity {
   }
 
  private:
-  RankSet submitted_;
+  const Subtrees& tree_;
+  Attendance submitted_;
   std::map<int32_t, Finished> finished_;  // by process set: the same for all its members
 };
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "negotiation/acknowledgements.h"
 #include "negotiation/activity.h"
+#include "negotiation/intake.h"
 #include "negotiation/messages.h"
 #include "negotiation/plan_cache.h"
 #include "negotiation/plan_writer.h"
@@ -15,22 +15,16 @@
 #include "negotiation/stalls.h"
 
 namespace hvd {
-namespace {
-
-TimePoint after(TimePoint start, Duration duration) { return duration > kNever - start ? kNever : start + duration; }
-
-}  // namespace
-
-class Coordinator::State {
+class Coordinator::State final : public Listener {
  public:
-  State(int32_t world_size, CoordinatorSettings settings, NegotiationObserver* observer)
+  State(Subtrees tree, CoordinatorSettings settings, NegotiationObserver* observer)
       : settings_(std::move(settings)),
         tuning_(settings_.tuning),
-        acknowledgements_(world_size),
-        readiness_(world_size, acknowledgements_, observer),
+        readiness_(std::move(tree), observer),
+        intake_(readiness_.gathering().tree().count_ranks(), readiness_.gathering()),
         cache_(settings_.cache_capacity, readiness_.table()),
-        writer_(world_size, cache_),
-        activity_(world_size) {}
+        writer_(readiness_.gathering().tree(), cache_),
+        activity_(readiness_.gathering().tree()) {}
 
   Status receive(Rank rank, ByteView message, TimePoint now);
   bool decide(TimePoint now, Bytes& out);
@@ -38,10 +32,12 @@ class Coordinator::State {
   void tune(const Tuning& tuning) { next_tuning_ = tuning; }
 
  private:
-  Status take(Rank rank, UpItem& item, TimePoint now);
-  Status acknowledge(Rank rank, uint64_t count);
-  Status submit_cached(Rank rank, CacheId id, TimePoint now);
-  Status submit_full(Rank rank, Request&& request, TimePoint now);
+  Status on_cached(Submission&& submission, uint64_t position, TimePoint now) override;
+  Status on_full(Submission&& submission, uint64_t position, TimePoint now) override;
+  Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) override;
+  void on_shutdown(Rank rank, std::string_view reason) override;
+  void on_acknowledged(uint64_t before, uint64_t now) override;
+  void note(const Submission& submission, int32_t process_set);
 
   TimePoint plans_due() const;
   TimePoint timeout_due() const;
@@ -57,74 +53,75 @@ class Coordinator::State {
   CoordinatorSettings settings_;
   Tuning tuning_;
   std::optional<Tuning> next_tuning_;
-  Acknowledgements acknowledgements_;
   Readiness readiness_;
+  Intake intake_;
   PlanCache cache_;
   PlanWriter writer_;
   Activity activity_;
   std::optional<TimePoint> last_report_;
   std::optional<ShutdownNotice> shutdown_;
   bool stopped_ = false;  // the shutdown notice has been sent
-  UpItem item_;           // kept between calls so that reading need not allocate
 };
 
 Status Coordinator::State::receive(Rank rank, ByteView message, TimePoint now) {
   if (stopped_) return {};
-  Decoder in(message);
-  while (!in.at_end()) {
-    read_up_item(in, item_);
-    if (!in.ok()) break;
-    if (Status status = take(rank, item_, now); !status.ok()) return status;
-  }
-  if (in.ok()) return {};
-  return {Code::unknown, fmt::format("rank {} sent bytes that are not a negotiation message", index_of(rank))};
+  Status status = intake_.receive(rank, message, now, *this);
+  readiness_.finish_message(now);
+  return status;
 }
 
-Status Coordinator::State::take(Rank rank, UpItem& item, TimePoint now) {
-  switch (item.tag) {
-    case UpTag::acknowledge: return acknowledge(rank, item.value);
-    case UpTag::cached: return submit_cached(rank, item.value, now);
-    case UpTag::full: return submit_full(rank, std::move(item.request), now);
-    case UpTag::shutdown:
-      if (!shutdown_) shutdown_ = {.rank = index_of(rank), .reason = std::string(item.reason)};
-      return {};
-  }
-  return {};
-}
-
-Status Coordinator::State::acknowledge(Rank rank, uint64_t count) {
-  uint64_t before = acknowledgements_.processed_by(rank);
-  if (!acknowledgements_.advance(rank, count)) {
-    return {Code::unknown, fmt::format("rank {} acknowledged messages that were never sent", index_of(rank))};
-  }
-  uint64_t awaited = cache_.awaits();
-  if (before < awaited && awaited <= acknowledgements_.processed_by(rank)) {
-    cache_.forget_evicted(acknowledgements_.processed_by_all());
-  }
-  return {};
-}
-
-Status Coordinator::State::submit_cached(Rank rank, CacheId id, TimePoint now) {
-  CachedPlan* plan = cache_.find(id);
+Status Coordinator::State::on_cached(Submission&& submission, uint64_t position, TimePoint now) {
+  CachedPlan* plan = cache_.find(submission.id);
   if (plan == nullptr) {
-    return {Code::unknown, fmt::format("rank {} sent the unknown cache id {}", index_of(rank), id)};
+    return {Code::unknown,
+            fmt::format("rank {} sent the unknown cache id {}", index_of(submission.rank), submission.id)};
   }
-  activity_.submitted(rank);
-  Device device = plan->devices.empty() ? kHost : plan->devices[static_cast<size_t>(index_of(rank))];
-  return readiness_.submit(*plan->entry, {.rank = rank, .request = plan->request, .device = device, .since = now});
+  submission.request = plan->request;
+  submission.devices = plan->devices;
+  note(submission, plan->entry->key.process_set);
+  return readiness_.submit(*plan->entry, std::move(submission), position, now);
 }
 
-Status Coordinator::State::submit_full(Rank rank, Request&& request, TimePoint now) {
-  activity_.submitted(rank);
-  if (request.kind == Kind::add_process_set) request.process_set = kWorldSet;
-  auto shared = std::make_shared<const Request>(std::move(request));
-  if (shared->kind == Kind::join) return readiness_.join(rank, std::move(shared), now);
-  Entry& entry = readiness_.table().find_or_add({gathering_set(*shared), shared->name});
-  Device device = shared->device;
-  Status status =
-      readiness_.submit(entry, {.rank = rank, .request = std::move(shared), .device = device, .since = now});
+Status Coordinator::State::on_full(Submission&& submission, uint64_t position, TimePoint now) {
+  const Request& request = *submission.request;
+  int32_t set = gathering_set(request);
+  note(submission, set);
+  Entry& entry = readiness_.table().find_or_add({set, request.name});
+  Status status = readiness_.submit(entry, std::move(submission), position, now);
   if (!status.ok()) readiness_.table().release(entry);
   return status;
+}
+
+Status Coordinator::State::on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) {
+  for (int32_t rank : ranks) {
+    activity_.submitted(Rank{rank});
+    if (Status status = readiness_.join(Rank{rank}, request, now); !status.ok()) return status;
+  }
+  return {};
+}
+
+void Coordinator::State::on_shutdown(Rank rank, std::string_view reason) {
+  if (!shutdown_) shutdown_ = {.rank = index_of(rank), .reason = std::string(reason)};
+}
+
+void Coordinator::State::on_acknowledged(uint64_t before, uint64_t now) {
+  auto covers = [&](uint64_t message) { return before < message && message <= now; };
+  if (!covers(cache_.awaits()) && !covers(readiness_.table().awaits())) return;
+  uint64_t processed_by_all = intake_.acknowledgements().processed_by_all();
+  cache_.forget_evicted(processed_by_all);
+  readiness_.table().forget_failures(processed_by_all);
+}
+
+void Coordinator::State::note(const Submission& submission, int32_t process_set) {
+  if (submission.some == nullptr) {
+    // Of a whole subtree, those that have joined have said so, and all others speak now.
+    bool is_all = process_set == kWorldSet || readiness_.gathering().tree().is_single(submission.child);
+    if (is_all) activity_.submitted_by_all(submission.child);
+    if (activity_.have_all_submitted(submission.child)) return;
+  }
+  for (int32_t rank : readiness_.gathering().ranks_of(submission, process_set, false)) {
+    activity_.submitted(Rank{rank});
+  }
 }
 
 bool Coordinator::State::decide(TimePoint now, Bytes& out) {
@@ -137,7 +134,7 @@ bool Coordinator::State::decide(TimePoint now, Bytes& out) {
   if (!plans && !next_tuning_ && report.empty() && !shutdown_) return false;
 
   Encoder encoder(out);
-  uint64_t message = acknowledgements_.next_number();
+  uint64_t message = intake_.acknowledgements().next_number();
   encoder.varint(message);
   if (next_tuning_) {
     tuning_ = *std::exchange(next_tuning_, std::nullopt);
@@ -228,7 +225,10 @@ std::string Coordinator::State::check_stalls(TimePoint now) {
 }
 
 Coordinator::Coordinator(int32_t world_size, CoordinatorSettings settings, NegotiationObserver* observer)
-    : state_(std::make_unique<State>(world_size, std::move(settings), observer)) {}
+    : state_(std::make_unique<State>(Subtrees::of_single_ranks(world_size), std::move(settings), observer)) {}
+Coordinator::Coordinator(const std::vector<std::vector<int32_t>>& children, CoordinatorSettings settings,
+                         NegotiationObserver* observer)
+    : state_(std::make_unique<State>(Subtrees(children), std::move(settings), observer)) {}
 Coordinator::~Coordinator() = default;
 
 Status Coordinator::receive(Rank rank, ByteView message, TimePoint now) { return state_->receive(rank, message, now); }

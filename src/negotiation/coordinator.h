@@ -1,6 +1,7 @@
 // The root of the negotiation: turns the requests of all ranks into an ordered stream of decisions.
-// Bytes in (messages written by each rank's Negotiator), bytes out (one message for all ranks); no threads, sockets or
-// clocks, so a test can drive any schedule. Called by the engine of the rank that is the root.
+// Bytes in (messages of its children in the negotiation tree: Negotiators of single ranks, Aggregators of several),
+// bytes out (one message for all ranks); no threads, sockets or clocks, so a test can drive any schedule. What a child
+// says about all ranks below it costs as much as what one rank says. Called by the engine of the rank that is the root.
 // Thread rule: one caller at a time.
 #pragma once
 
@@ -38,10 +39,15 @@ class NegotiationObserver {
 
 class Coordinator {
  public:
+  // Every rank of the world is a child of the root.
   Coordinator(int32_t world_size, CoordinatorSettings settings, NegotiationObserver* observer = nullptr);
+  // The ranks below each child, all ranks of the world together: see Subtrees.
+  Coordinator(const std::vector<std::vector<int32_t>>& children, CoordinatorSettings settings,
+              NegotiationObserver* observer = nullptr);
   ~Coordinator();
 
-  // Takes one message of one rank. Not ok: the bytes are not a message a Negotiator writes; the rank is broken.
+  // Takes one message of the child that the rank is below (of itself, if it is a child). Not ok: the bytes are not a
+  // message that a Negotiator or an Aggregator writes; the child is broken.
   Status receive(Rank rank, ByteView message, TimePoint now);
 
   // Appends the next message for all ranks to `out` and returns true, or returns false if there is nothing to say yet.

@@ -15,8 +15,8 @@ struct OpenPlan {
 };
 
 bool same_devices(const FusionItem& a, const FusionItem& b) {
-  if (a.devices == nullptr || b.devices == nullptr) return a.devices == b.devices;
-  return *a.devices == *b.devices;
+  if (a.devices == b.devices) return true;
+  return a.devices != nullptr && b.devices != nullptr && *a.devices == *b.devices;
 }
 
 bool matches(const FusionItem& a, const FusionItem& b, bool disable_group_fusion) {

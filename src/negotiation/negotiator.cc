@@ -9,14 +9,6 @@
 #include "negotiation/signature.h"
 
 namespace hvd {
-namespace {
-
-// The coordinator keeps evicted plans until all ranks have acknowledged; a rank with nothing to say speaks up after
-// this many, so that they do not pile up.
-constexpr size_t kMaxUnacknowledgedEvictions = 64;
-
-}  // namespace
-
 class Negotiator::State {
  public:
   explicit State(int32_t world_size) : world_size_(world_size) {}
@@ -41,8 +33,8 @@ class Negotiator::State {
   CacheId last_id_ = 0;
   uint64_t processed_ = 0;       // number of the last message read
   uint64_t unacknowledged_ = 0;  // of those, how many `outgoing_` has not acknowledged yet
-  size_t unacknowledged_evictions_ = 0;
-  NameMap<Device> devices_;  // accelerators of the requests under way in full; the host needs no memory
+  size_t remembered_ = 0;        // evictions and errors in them, see kMaxRemembered
+  NameMap<Device> devices_;      // accelerators of the requests under way in full; the host needs no memory
   Bytes outgoing_;
 };
 
@@ -51,7 +43,7 @@ void Negotiator::State::acknowledge() {
   if (unacknowledged_ == 0) return;
   Encoder encoder(outgoing_);
   write_acknowledge(encoder, std::exchange(unacknowledged_, 0));
-  unacknowledged_evictions_ = 0;
+  remembered_ = 0;
 }
 
 void Negotiator::State::announce(const Request& request) {
@@ -77,7 +69,7 @@ Status Negotiator::State::receive(ByteView message, std::vector<Decision>& out) 
   if (!in.ok()) return {Code::unknown, "the coordinator sent bytes that are not its next negotiation message"};
   processed_++;
   unacknowledged_++;
-  if (unacknowledged_evictions_ >= kMaxUnacknowledgedEvictions) acknowledge();
+  if (remembered_ >= kMaxRemembered) acknowledge();
   return {};
 }
 
@@ -109,6 +101,7 @@ void Negotiator::State::read_plan(Decoder& in, std::vector<Decision>& out) {
   PlanHead head = read_plan_head(in);
   if (!in.ok()) return;
   Plan& plan = std::get<Plan>(out.emplace_back(std::in_place_type<Plan>));
+  if (head.error != Code::ok) remembered_++;
   plan.error = head.error;
   plan.error_text = head.error_text;
   plan.result = head.result;
@@ -153,7 +146,7 @@ std::optional<Device> Negotiator::State::announced_device(const Request& request
 void Negotiator::State::forget(Decoder& in) {
   for (CacheId id : read_evicted(in)) {
     if (!known_.erase(id)) in.fail();
-    unacknowledged_evictions_++;
+    remembered_++;
   }
 }
 

@@ -9,7 +9,7 @@ CachedPlan* PlanCache::find(CacheId id) {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
-CachedPlan* PlanCache::add(Entry& entry, AgreedRequest request, std::vector<Device> devices, uint64_t message,
+CachedPlan* PlanCache::add(Entry& entry, AgreedRequest request, DeviceMap devices, uint64_t message,
                            std::vector<CacheId>& evicted) {
   evict(entry, message, evicted);
   if (!make_room(message, evicted)) return nullptr;

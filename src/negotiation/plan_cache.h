@@ -18,7 +18,7 @@ namespace hvd {
 struct CachedPlan {
   CacheId id = 0;
   AgreedRequest request;
-  std::vector<Device> devices;  // per rank of the world; empty: host memory
+  DeviceMap devices;  // null: host memory
   Entry* entry = nullptr;
   uint64_t evicted_in = 0;  // number of the down message; 0: live
   std::list<CachedPlan>::iterator place;
@@ -34,7 +34,7 @@ class PlanCache {
 
   // Caches what the ranks agreed on for the entry, in the message of that number. Ids that had to go are appended to
   // `evicted`. Null: everything in the cache is pending, or there is no cache.
-  CachedPlan* add(Entry& entry, AgreedRequest request, std::vector<Device> devices, uint64_t message,
+  CachedPlan* add(Entry& entry, AgreedRequest request, DeviceMap devices, uint64_t message,
                   std::vector<CacheId>& evicted);
   // Evicts the entry's plan, if it has one.
   void evict(Entry& entry, uint64_t message, std::vector<CacheId>& evicted);

@@ -1,11 +1,17 @@
 #include "negotiation/plan_writer.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "negotiation/signature.h"
 
 namespace hvd {
 namespace {
+
+bool same_devices(const DeviceMap& a, const DeviceMap& b) {
+  return a == b || (a != nullptr && b != nullptr && *a == *b);
+}
 
 bool is_cacheable(Kind kind) { return has_tensor(kind) || kind == Kind::barrier; }
 
@@ -19,9 +25,9 @@ void PlanWriter::write(Encoder& out, std::span<const Ready> ready, const FusionS
     const Ready& item = ready[i];
     bool alone = !item.error.ok() || item.entry == nullptr;
     bool on_host = alone || item.request->device == kHost;
-    devices_[i] = on_host ? std::vector<Device>() : devices_of(item);
+    devices_[i] = on_host ? nullptr : devices_of(item);
     items_.push_back({.request = item.request.get(),
-                      .devices = on_host ? nullptr : &devices_[i],
+                      .devices = devices_[i].get(),
                       .bytes = alone ? 0 : fused_bytes(*item.request, item.entry->set_size),
                       .alone = alone});
   }
@@ -51,8 +57,7 @@ void PlanWriter::write_plan(Encoder& out, std::span<const Ready> ready, std::spa
   for (const Tensor& tensor : tensors_) write_tensor(out, tensor.id, tensor.request);
 }
 
-PlanWriter::Tensor PlanWriter::identify(const Ready& item, std::vector<Device>& devices, bool use_cache,
-                                        uint64_t message) {
+PlanWriter::Tensor PlanWriter::identify(const Ready& item, const DeviceMap& devices, bool use_cache, uint64_t message) {
   Tensor in_full{.id = 0, .request = item.request.get()};
   if (item.entry == nullptr) return in_full;
   if (!item.error.ok()) {
@@ -61,23 +66,31 @@ PlanWriter::Tensor PlanWriter::identify(const Ready& item, std::vector<Device>& 
   }
   if (!use_cache || !is_cacheable(item.request->kind)) return in_full;
   CachedPlan* cached = item.entry->cached;
-  bool is_known = cached != nullptr && cached->devices == devices &&
+  bool is_known = cached != nullptr && same_devices(cached->devices, devices) &&
                   (cached->request == item.request || same_signature(*cached->request, *item.request));
   if (is_known) {
     cache_.use(*cached);
     return {.id = cached->id, .request = nullptr};
   }
-  CachedPlan* added = cache_.add(*item.entry, item.request, std::move(devices), message, evicted_);
+  CachedPlan* added = cache_.add(*item.entry, item.request, devices, message, evicted_);
   return {.id = added != nullptr ? added->id : 0, .request = item.request.get()};
 }
 
 // Joined ranks did not say; they count as the host, which no other rank of such a tensor is.
-std::vector<Device> PlanWriter::devices_of(const Ready& item) const {
-  std::vector<Device> devices(static_cast<size_t>(world_size_), kHost);
-  for (const Submission& submission : item.entry->submissions) {
-    devices[static_cast<size_t>(index_of(submission.rank))] = submission.device;
+DeviceMap PlanWriter::devices_of(const Ready& item) const {
+  const Entry& entry = *item.entry;
+  const DeviceMap& first = entry.submissions.front().devices;
+  auto is_first = [&](const Submission& submission) { return submission.devices == first; };
+  bool are_those_of_the_cache = first != nullptr && entry.submitted.size() == entry.set_size &&
+                                std::all_of(entry.submissions.begin(), entry.submissions.end(), is_first);
+  if (are_those_of_the_cache) return first;
+  std::vector<Device> devices(static_cast<size_t>(tree_.end_rank()), kHost);
+  for (const Submission& submission : entry.submissions) {
+    for (int32_t rank : submission.some != nullptr ? std::span(*submission.some) : tree_.ranks(submission.child)) {
+      if (entry.submitted.contains(Rank{rank})) devices[static_cast<size_t>(rank)] = submission.device_of(Rank{rank});
+    }
   }
-  return devices;
+  return std::make_shared<const std::vector<Device>>(std::move(devices));
 }
 
 }  // namespace hvd

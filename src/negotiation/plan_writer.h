@@ -16,7 +16,7 @@ namespace hvd {
 
 class PlanWriter {
  public:
-  PlanWriter(int32_t world_size, PlanCache& cache) : world_size_(world_size), cache_(cache) {}
+  PlanWriter(const Subtrees& tree, PlanCache& cache) : tree_(tree), cache_(cache) {}
 
   // Into the down message of that number.
   void write(Encoder& out, std::span<const Ready> ready, const FusionSettings& fusion, bool use_cache,
@@ -30,15 +30,15 @@ class PlanWriter {
 
   void write_plan(Encoder& out, std::span<const Ready> ready, std::span<const uint32_t> members, bool use_cache,
                   uint64_t message);
-  Tensor identify(const Ready& item, std::vector<Device>& devices, bool use_cache, uint64_t message);
-  std::vector<Device> devices_of(const Ready& item) const;
+  Tensor identify(const Ready& item, const DeviceMap& devices, bool use_cache, uint64_t message);
+  DeviceMap devices_of(const Ready& item) const;
 
-  int32_t world_size_;
+  const Subtrees& tree_;
   PlanCache& cache_;
 
   // Kept between calls so that they need not allocate.
   std::vector<FusionItem> items_;
-  std::vector<std::vector<Device>> devices_;  // of each ready item, if not in host memory
+  std::vector<DeviceMap> devices_;  // of each ready item; null: in host memory
   FusedPlans plans_;
   std::vector<Tensor> tensors_;
   std::vector<CacheId> evicted_;

@@ -1,7 +1,6 @@
-// A set of ranks of one world, as bits. Thread rule: plain value.
+// A set of ranks of one world, as bits. Takes memory with its first member. Thread rule: plain value.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,23 +10,26 @@
 
 namespace hvd {
 
-class RankSet {
+// `Index` is an enum with an index_of() from 0 up to the size that the set is made for.
+template <class Index>
+class IndexSet {
  public:
-  explicit RankSet(int32_t world_size) : words_((static_cast<size_t>(world_size) + 63) / 64) {}
+  explicit IndexSet(int32_t capacity) : capacity_(capacity) {}
 
-  bool contains(Rank rank) const { return (words_[word_of(rank)] & bit_of(rank)) != 0; }
+  bool contains(Index index) const { return size_ > 0 && (words_[word_of(index)] & bit_of(index)) != 0; }
   // False: it was there already.
-  bool insert(Rank rank) {
-    uint64_t& word = words_[word_of(rank)];
-    if ((word & bit_of(rank)) != 0) return false;
-    word |= bit_of(rank);
+  bool insert(Index index) {
+    if (words_.empty()) words_.resize((static_cast<size_t>(capacity_) + 63) / 64);
+    uint64_t& word = words_[word_of(index)];
+    if ((word & bit_of(index)) != 0) return false;
+    word |= bit_of(index);
     size_++;
     return true;
   }
   // False: it was not there.
-  bool erase(Rank rank) {
-    if (!contains(rank)) return false;
-    words_[word_of(rank)] &= ~bit_of(rank);
+  bool erase(Index index) {
+    if (!contains(index)) return false;
+    words_[word_of(index)] &= ~bit_of(index);
     size_--;
     return true;
   }
@@ -37,20 +39,17 @@ class RankSet {
   }
   int32_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  // How many ranks are in one of the two sets or in both.
-  int32_t count_union(const RankSet& other) const {
-    int32_t count = 0;
-    for (size_t i = 0; i < words_.size(); i++) count += std::popcount(words_[i] | other.words_[i]);
-    return count;
-  }
 
  private:
-  static size_t word_of(Rank rank) { return static_cast<size_t>(index_of(rank)) / 64; }
-  static uint64_t bit_of(Rank rank) { return uint64_t{1} << (static_cast<size_t>(index_of(rank)) % 64); }
+  static size_t word_of(Index index) { return static_cast<size_t>(index_of(index)) / 64; }
+  static uint64_t bit_of(Index index) { return uint64_t{1} << (static_cast<size_t>(index_of(index)) % 64); }
 
   std::vector<uint64_t> words_;
+  int32_t capacity_;
   int32_t size_ = 0;
 };
+
+using RankSet = IndexSet<Rank>;
 
 // "rank 3" or "ranks 0-2, 5". `mark` is put before each number or range.
 std::string text_of_ranks(const std::vector<int32_t>& sorted, std::string_view mark = "");

@@ -12,10 +12,6 @@
 namespace hvd {
 namespace {
 
-Status broken(Rank rank, std::string what) {
-  return {Code::unknown, fmt::format("rank {} broke the negotiation protocol: {}", index_of(rank), what)};
-}
-
 Status removed(int32_t process_set) {
   return {Code::precondition, fmt::format("process set {} was removed", process_set)};
 }
@@ -25,110 +21,84 @@ bool goes_on_without_joined(Kind kind) { return kind == Kind::allreduce || kind 
 
 }  // namespace
 
-Readiness::Readiness(int32_t world_size, const Acknowledgements& acknowledgements, NegotiationObserver* observer)
-    : world_size_(world_size),
-      acknowledgements_(acknowledgements),
-      observer_(observer),
-      sets_(world_size),
-      table_(world_size),
-      joins_(world_size) {}
+Readiness::Readiness(Subtrees tree, NegotiationObserver* observer)
+    : world_size_(tree.count_ranks()), observer_(observer), gathering_(world_size_, std::move(tree)) {}
 
-Status Readiness::submit(Entry& entry, Submission submission) {
+Status Readiness::submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now) {
   int32_t set = entry.key.process_set;
-  if (precedes_removal(set, submission.rank)) {
-    answer_late(entry, std::move(submission), removed(set));
+  if (gathering_.precedes_failure(entry, position)) {
+    gathering_.pay(entry, submission);
     return {};
   }
-  if (Status status = check_submission(entry, submission); !status.ok()) return status;
-  if (entry.owing.erase(submission.rank)) {
-    answer_late(entry, std::move(submission), entry.owed);
+  if (gathering_.precedes_removal(set, position)) {
+    answer_late(entry, std::move(submission), removed(set), true, now);
     return {};
   }
-  TimePoint now = submission.since;
+  if (Status status = gathering_.check(entry, submission); !status.ok()) return status;
+  if (entry.state == Entry::State::ready) {
+    return broken(submission.rank, fmt::format("{} was submitted although it is complete", entry.key.name));
+  }
+  if (gathering_.pay(entry, submission)) {
+    answer_late(entry, std::move(submission), entry.owed, false, now);
+    return {};
+  }
   if (entry.state == Entry::State::idle) {
-    table_.open(entry, *sets_.ranks(set), now);
+    table().open(entry, *gathering_.members(set), submission.since);
     if (observer_ != nullptr) observer_->on_first_request(*submission.request);
+  } else if (submission.since < entry.since) {
+    table().backdate(entry, submission.since);
   }
   record(entry, std::move(submission));
-  if (entry.state == Entry::State::collecting && is_complete(entry)) complete(entry, now);
+  if (entry.state == Entry::State::collecting && gathering_.is_complete(entry)) completed_.push_back(&entry);
   return {};
 }
 
-Status Readiness::check_submission(const Entry& entry, const Submission& submission) const {
-  const NameKey& key = entry.key;
-  if (sets_.ranks(key.process_set) == nullptr) {
-    return broken(submission.rank, fmt::format("{} is for the unknown process set {}", key.name, key.process_set));
+void Readiness::finish_message(TimePoint now) {
+  for (size_t i = 0; i < completed_.size(); i++) {
+    if (completed_[i]->state == Entry::State::collecting) complete(*completed_[i], now);
   }
-  if (!sets_.contains(key.process_set, submission.rank)) {
-    return broken(submission.rank,
-                  fmt::format("{} is for process set {}, which it is not in", key.name, key.process_set));
-  }
-  if (entry.submitted.contains(submission.rank)) {
-    return broken(submission.rank, fmt::format("{} was submitted twice", key.name));
-  }
-  bool may_submit = key.process_set != kWorldSet || manages_sets(submission.request->kind) ||
-                    !joins_.ranks().contains(submission.rank);
-  if (!may_submit) return broken(submission.rank, fmt::format("{} was submitted after the rank had joined", key.name));
-  if (entry.state == Entry::State::ready) {
-    return broken(submission.rank, fmt::format("{} was submitted although it is complete", key.name));
-  }
-  return {};
-}
-
-// The rank wrote the request before it knew that the set is gone.
-bool Readiness::precedes_removal(int32_t process_set, Rank rank) const {
-  if (removals_.empty()) return false;
-  auto removal = removals_.find(process_set);
-  if (removal == removals_.end()) return false;
-  return !removal->second.sent || acknowledgements_.processed_by(rank) < removal->second.message;
+  completed_.clear();
 }
 
 // What this rank asks for has failed already. An error reaches every rank that has the name pending, so a next
 // attempt that others began meanwhile fails along.
-void Readiness::answer_late(Entry& entry, Submission submission, Status error) {
-  if (entry.state == Entry::State::ready || entry.submitted.contains(submission.rank)) return;
-  TimePoint now = submission.since;
+void Readiness::answer_late(Entry& entry, Submission&& submission, Status error, bool precedes_removal, TimePoint now) {
+  if (entry.state == Entry::State::ready) return;
   AgreedRequest request = submission.request;
   bool was_open = entry.is_open();
   bool was_idle = entry.state == Entry::State::idle;
   if (was_idle && observer_ != nullptr) observer_->on_first_request(*request);
-  entry.submitted.insert(submission.rank);
-  entry.submissions.push_back(std::move(submission));
-  if (was_open) {
-    fail(entry, std::move(error), now);
-  } else if (was_idle) {
+  gathering_.record(entry, std::move(submission), precedes_removal);
+  if (was_open) fail(entry, std::move(error), now);
+  if (was_idle) {
     entry.state = Entry::State::failing;
     push(&entry, std::move(request), std::move(error), -1, now);
   }
 }
 
-void Readiness::record(Entry& entry, Submission submission) {
+void Readiness::record(Entry& entry, Submission&& submission) {
   const Request& request = *submission.request;
-  if (observer_ != nullptr) observer_->on_rank_ready(request, submission.rank);
+  if (observer_ != nullptr) {
+    for (int32_t rank : gathering_.ranks_of(submission, entry.key.process_set, false)) {
+      observer_->on_rank_ready(request, Rank{rank});
+    }
+  }
   if (entry.is_open() && !request.group.empty()) groups_.add(entry, request.group, request.group_size);
-  entry.submitted.insert(submission.rank);
-  entry.submissions.push_back(std::move(submission));
-}
-
-bool Readiness::is_complete(const Entry& entry) const {
-  if (entry.submitted.size() == entry.set_size) return true;
-  const RankSet& joined = joins_.ranks();
-  if (joined.empty() || entry.key.process_set != kWorldSet) return false;
-  if (manages_sets(entry.submissions.front().request->kind)) return false;
-  return entry.submitted.count_union(joined) == world_size_;
+  gathering_.record(entry, std::move(submission));
 }
 
 Status Readiness::join(Rank rank, AgreedRequest request, TimePoint now) {
   if (request->process_set != kWorldSet) return broken(rank, "join is for the world only");
-  if (observer_ != nullptr && joins_.ranks().empty()) observer_->on_first_request(*request);
-  if (!joins_.join(rank)) return broken(rank, "it joined twice");
+  finish_message(now);
+  if (observer_ != nullptr && joined().empty()) observer_->on_first_request(*request);
+  if (!gathering_.joins().join(rank)) return broken(rank, "it joined twice");
   if (observer_ != nullptr) observer_->on_rank_ready(*request, rank);
   std::vector<Entry*> completed;
-  for (Entry* entry = table_.oldest(); entry != nullptr; entry = entry->newer) {
-    if (entry->state == Entry::State::collecting && is_complete(*entry)) completed.push_back(entry);
+  for (Entry* entry = table().oldest(); entry != nullptr; entry = entry->newer) {
+    if (entry->state == Entry::State::collecting && gathering_.is_complete(*entry)) completed.push_back(entry);
   }
   for (Entry* entry : completed) complete(*entry, now);
-  if (joins_.is_complete()) push(nullptr, std::move(request), {}, joins_.last(), now);
+  if (gathering_.joins().is_complete()) push(nullptr, std::move(request), {}, gathering_.joins().last(), now);
   return {};
 }
 
@@ -156,7 +126,7 @@ Status Readiness::judge(Entry& entry) const {
   }
   if (Status status = judge_group(entry); !status.ok()) return status;
   if (Status status = judge_joins(entry); !status.ok()) return status;
-  return find_violation(*entry.submissions.front().request, sets_, world_size_);
+  return find_violation(*entry.submissions.front().request, sets(), world_size_);
 }
 
 // Ranks agree about the name, but another member of the group may say otherwise.
@@ -178,36 +148,34 @@ Status Readiness::judge_joins(const Entry& entry) const {
 
 // Adds or removes the process set; what is pending on a removed one fails. Returns the id of a new set, else -1.
 int32_t Readiness::change_sets(const Request& request, TimePoint now) {
-  if (request.kind == Kind::add_process_set) return sets_.add(request.ranks);
+  if (request.kind == Kind::add_process_set) return gathering_.add_set(request.ranks);
   int32_t set = request.process_set;
   std::vector<Entry*> pending;
-  for (Entry* entry = table_.oldest(); entry != nullptr; entry = entry->newer) {
+  for (Entry* entry = table().oldest(); entry != nullptr; entry = entry->newer) {
     if (entry->key.process_set == set) pending.push_back(entry);
   }
   for (Entry* entry : pending) {
     if (entry->is_open()) reject(*entry, removed(set), now);  // else the failure of a group's last member released it
   }
-  table_.forgive(set);
-  sets_.remove(set);
-  removals_[set] = {};
+  gathering_.remove_set(set);
   return -1;
 }
 
 void Readiness::fail(Entry& entry, Status error, TimePoint now) {
-  for (int32_t rank : missing_ranks(entry, joins_.ranks())) entry.owing.insert(Rank{rank});
+  for (int32_t rank : missing_ranks(entry, joined())) entry.owing.insert(Rank{rank});
   entry.owed = error;
   reject(entry, std::move(error), now);
 }
 
 void Readiness::reject(Entry& entry, Status error, TimePoint now) {
   std::vector<Entry*> released = groups_.fail(entry);
-  table_.settle(entry, Entry::State::failing);
+  table().settle(entry, Entry::State::failing);
   push(&entry, entry.submissions.front().request, std::move(error), -1, now);
   for (Entry* member : released) push(member, member->submissions.front().request, {}, -1, now);
 }
 
 void Readiness::push(Entry* entry, AgreedRequest request, Status error, int32_t result, TimePoint now) {
-  if (entry != nullptr && entry->is_open()) table_.settle(*entry, Entry::State::ready);
+  if (entry != nullptr && entry->is_open()) table().settle(*entry, Entry::State::ready);
   if (ready_.empty()) ready_since_ = now;
   if (observer_ != nullptr) observer_->on_agreed(*request);
   ready_.push_back({.entry = entry, .request = std::move(request), .error = std::move(error), .result = result});
@@ -216,14 +184,15 @@ void Readiness::push(Entry* entry, AgreedRequest request, Status error, int32_t 
 void Readiness::finish_ready(uint64_t message) {
   for (Ready& item : ready_) {
     if (item.request->kind == Kind::remove_process_set && item.error.ok()) {
-      removals_[item.request->process_set] = {.sent = true, .message = message};
+      gathering_.removal_sent(item.request->process_set, message);
     }
     if (item.entry == nullptr) {
-      joins_.start_over();
-      table_.forgive(kWorldSet);  // who has joined meanwhile does not come back to what failed before
+      gathering_.joins().start_over();
+      table().forgive(kWorldSet);  // who has joined meanwhile does not come back to what failed before
     } else {
-      table_.reset(*item.entry);
-      table_.release(*item.entry);
+      if (!item.error.ok()) table().failed(*item.entry, message);
+      table().reset(*item.entry);
+      table().release(*item.entry);
     }
   }
   ready_.clear();

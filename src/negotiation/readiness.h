@@ -4,17 +4,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "model/plan.h"
 #include "model/process_sets.h"
-#include "negotiation/acknowledgements.h"
 #include "negotiation/coordinator.h"
+#include "negotiation/gathering.h"
 #include "negotiation/groups.h"
-#include "negotiation/joins.h"
 #include "negotiation/request_table.h"
 
 namespace hvd {
@@ -28,11 +26,15 @@ struct Ready {
 
 class Readiness {
  public:
-  Readiness(int32_t world_size, const Acknowledgements& acknowledgements, NegotiationObserver* observer);
+  Readiness(Subtrees tree, NegotiationObserver* observer);
 
-  // A rank submits a request. Not ok: a Negotiator that follows the plans does not do this.
-  Status submit(Entry& entry, Submission submission);
+  // A child submits a request, for itself or the ranks below it, which had processed the down messages up to
+  // `position`. Not ok: a Negotiator that follows the plans does not do this.
+  Status submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now);
   Status join(Rank rank, AgreedRequest request, TimePoint now);
+  // The message that submitted them has been read: what it completed is ready now. Not before, because all members of a
+  // group must be known before one of them fails.
+  void finish_message(TimePoint now);
 
   // Gives the open entry up: ranks that have not submitted it yet will get the same error.
   void fail(Entry& entry, Status error, TimePoint now);
@@ -43,24 +45,17 @@ class Readiness {
   // All that is ready has been sent, in the message of that number: the names may be used again.
   void finish_ready(uint64_t message);
   // Joins from now on are later than those before.
-  void end_cycle() { joins_.end_cycle(); }
+  void end_cycle() { gathering_.joins().end_cycle(); }
 
-  RequestTable& table() { return table_; }
-  const RequestTable& table() const { return table_; }
-  const ProcessSets& sets() const { return sets_; }
-  const RankSet& joined() const { return joins_.ranks(); }
+  RequestTable& table() { return gathering_.table(); }
+  const RequestTable& table() const { return gathering_.table(); }
+  const ProcessSets& sets() const { return gathering_.sets(); }
+  const RankSet& joined() const { return gathering_.joined(); }
+  const Gathering& gathering() const { return gathering_; }
 
  private:
-  struct Removal {
-    bool sent = false;
-    uint64_t message = 0;
-  };
-
-  Status check_submission(const Entry& entry, const Submission& submission) const;
-  bool precedes_removal(int32_t process_set, Rank rank) const;
-  void answer_late(Entry& entry, Submission submission, Status error);
-  void record(Entry& entry, Submission submission);
-  bool is_complete(const Entry& entry) const;
+  void answer_late(Entry& entry, Submission&& submission, Status error, bool precedes_removal, TimePoint now);
+  void record(Entry& entry, Submission&& submission);
   void complete(Entry& entry, TimePoint now);
   Status judge(Entry& entry) const;
   Status judge_group(const Entry& entry) const;
@@ -70,13 +65,10 @@ class Readiness {
   void push(Entry* entry, AgreedRequest request, Status error, int32_t result, TimePoint now);
 
   int32_t world_size_;
-  const Acknowledgements& acknowledgements_;
   NegotiationObserver* observer_;
-  ProcessSets sets_;
-  RequestTable table_;
+  Gathering gathering_;
   Groups groups_;
-  Joins joins_;
-  std::map<int32_t, Removal> removals_;  // process sets that existed once; their ids may be in use again
+  std::vector<Entry*> completed_;  // by the message that is being read, or it seems so
   std::vector<Ready> ready_;
   TimePoint ready_since_;
 };

@@ -1,28 +1,63 @@
-// What the coordinator knows about names: one Entry per (process set, name), from the first submission until nothing
-// refers to it any more. Entries of cached names stay, so that the steady state allocates nothing.
+// What a node of the negotiation tree knows about names: one Entry per (process set, name), from the first submission
+// until nothing refers to it any more. Entries of cached names stay, so that the steady state allocates nothing.
 // Thread rule: one caller at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "model/plan.h"
+#include "negotiation/attendance.h"
+#include "negotiation/messages.h"
 #include "negotiation/name_key.h"
 #include "negotiation/rank_set.h"
+#include "negotiation/subtrees.h"
 
 namespace hvd {
 
 struct CachedPlan;
 struct Group;
 
+// The members of a process set that are below a node.
+struct Members {
+  std::vector<int32_t> ranks;     // sorted
+  std::vector<int32_t> by_child;  // how many are below each child
+  std::vector<int32_t> lowest;    // of those below each child; -1: none
+
+  Members() = default;
+  Members(const Subtrees& tree, const std::vector<int32_t>& set);
+  int32_t below(Child child) const { return by_child[static_cast<size_t>(index_of(child))]; }
+  Rank lowest_below(Child child) const { return Rank{lowest[static_cast<size_t>(index_of(child))]}; }
+};
+
+using DeviceMap = std::shared_ptr<const std::vector<Device>>;  // by rank of the world
+using RankList = std::shared_ptr<const std::vector<int32_t>>;  // sorted
+
+// What one child said about a name: for itself, for its whole subtree, or for some of the ranks below it. They all
+// asked for the same (same_signature), and `request` is that of the lowest of them.
 struct Submission {
-  Rank rank{0};
-  AgreedRequest request;
-  Device device = kHost;  // this rank's; `request` may be the cached one of another rank
+  Rank rank{0};  // the lowest it speaks for
+  Child child{0};
+  RankList some;          // null: all members below the child that have not joined
+  CacheId id = 0;         // 0: sent in full
+  AgreedRequest request;  // `id` not 0: what was agreed under it, not what this rank asked for
+  Device device = kHost;  // where the tensor is, on one rank
+  DeviceMap devices;      // not null: on several
   TimePoint since;
+
+  bool speaks_for(Rank other, const Subtrees& tree) const {
+    if (some != nullptr) return std::binary_search(some->begin(), some->end(), index_of(other));
+    return child == tree.child_of(other);
+  }
+  Device device_of(Rank other) const {
+    return devices == nullptr ? device : (*devices)[static_cast<size_t>(index_of(other))];
+  }
 };
 
 struct Entry {
@@ -34,20 +69,21 @@ struct Entry {
     failing,     // given up; the error is about to be sent, submissions until then share it
   };
 
-  Entry(NameView name, int32_t world_size) : key(name), submitted(world_size), owing(world_size) {}
+  Entry(NameView name, const Subtrees& tree) : key(name), submitted(tree), owing(tree.end_rank()) {}
 
   NameKey key;
   State state = State::idle;
 
   // While not idle.
-  const std::vector<int32_t>* members = nullptr;  // of the process set; null once ready or failing
-  int32_t set_size = 0;
-  TimePoint since;  // first submission
+  const Members* members = nullptr;  // of the process set; null once ready or failing
+  int32_t set_size = 0;              // those below this node
+  TimePoint since;                   // first submission
   std::vector<Submission> submissions;
-  RankSet submitted;
+  Attendance submitted;
   std::vector<Group*> groups;  // those that any rank named; more than one is a mismatch
-  Entry* older = nullptr;      // neighbours among the open entries
+  Entry* older = nullptr;      // neighbours among the listed entries
   Entry* newer = nullptr;
+  bool is_listed = false;
 
   CachedPlan* cached = nullptr;  // the live cache entry of this name
   int32_t evicted_plans = 0;     // cache entries of this name that ranks may still refer to
@@ -55,13 +91,20 @@ struct Entry {
   // Ranks that have not yet submitted what failed on the others; they get the same error at once.
   RankSet owing;
   Status owed;
+  // The last down message that failed the name, 0 once all ranks have acknowledged it. Whatever a rank submitted before
+  // it had processed that message was failed by it.
+  uint64_t failed_in = 0;
+
+  // Only in an Aggregator.
+  size_t passed_on = 0;  // so many of the submissions have gone up
+  bool at_once = false;  // further ones go up as they come
 
   bool is_open() const { return state == State::collecting || state == State::held; }
 };
 
 class RequestTable {
  public:
-  explicit RequestTable(int32_t world_size) : world_size_(world_size) {}
+  explicit RequestTable(const Subtrees& tree) : tree_(tree) {}
 
   Entry* find(NameView name);
   Entry& find_or_add(NameView name);
@@ -69,23 +112,48 @@ class RequestTable {
   void release(Entry& entry);
   size_t size() const { return entries_.size(); }
 
-  // The open entries (collecting or held), oldest first: follow `newer`.
+  // The open entries (collecting or held) that are listed, oldest first: follow `newer`.
   Entry* oldest() const { return oldest_; }
-  void open(Entry& entry, const std::vector<int32_t>& members, TimePoint now);
-  // Takes the entry off the open list; its submissions stay.
+  void open(Entry& entry, const Members& members, TimePoint since);
+  // The first submission turns out to be older than it seemed.
+  void backdate(Entry& entry, TimePoint since);
+  // Takes the entry off the list; it stays open.
+  void unlist(Entry& entry);
+  // No longer open; its submissions stay.
   void settle(Entry& entry, Entry::State state);
   // Back to idle, ready for the next use of the name.
   void reset(Entry& entry);
+  // The open entries of a process set, listed or not, oldest first.
+  std::vector<Entry*> open_in(int32_t process_set);
   // Ranks owe nothing on this set any more.
   void forgive(int32_t process_set);
 
+  // The error of the name is in the down message of that number.
+  void failed(Entry& entry, uint64_t message);
+  // The oldest failure that is not acknowledged by all; 0: none.
+  uint64_t awaits() const { return failures_.empty() ? 0 : failures_.front().message; }
+  // Every rank has processed the messages up to this one.
+  void forget_failures(uint64_t processed_by_all);
+
+  const Subtrees& tree() const { return tree_; }
+
  private:
-  int32_t world_size_;
+  struct Failure {
+    uint64_t message;
+    Entry* entry;
+  };
+
+  void list(Entry& entry);
+
+  const Subtrees& tree_;
   NameMap<Entry> entries_;
   Entry* oldest_ = nullptr;
   Entry* newest_ = nullptr;
+  std::deque<Failure> failures_;  // oldest first
 };
 
+// May ranks that have joined be missing from it? Only who asks for it first knows; the entry has a submission.
+bool excuses_joined(const Entry& entry);
 // The members that the open entry waits for, sorted: they have not submitted and are not excused by having joined.
 std::vector<int32_t> missing_ranks(const Entry& entry, const RankSet& joined);
 // The ranks that wait in the entry, sorted.

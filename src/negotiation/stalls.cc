@@ -67,8 +67,11 @@ std::string describe_together(std::span<const Stall* const> stalls, const StallS
 std::vector<std::string> pending_of(int32_t rank, const StallScene& scene) {
   std::vector<std::string> pending;
   for (const Entry* entry = scene.readiness.table().oldest(); entry != nullptr; entry = entry->newer) {
-    if (!entry->submitted.contains(Rank{rank})) continue;
-    auto is_own = [&](const Submission& submission) { return submission.rank == Rank{rank}; };
+    bool is_member =
+        entry->key.process_set == kWorldSet || scene.readiness.sets().contains(entry->key.process_set, Rank{rank});
+    if (!is_member || !entry->submitted.contains(Rank{rank})) continue;
+    const Subtrees& tree = scene.readiness.gathering().tree();
+    auto is_own = [&](const Submission& submission) { return submission.speaks_for(Rank{rank}, tree); };
     auto own = std::find_if(entry->submissions.begin(), entry->submissions.end(), is_own);
     pending.push_back(fmt::format("{} since {}", label_of(*own->request), seconds_text(scene.now - own->since)));
   }

@@ -11,7 +11,10 @@ CoordinatorSettings unfused() {
   return settings;
 }
 
-TEST(GroupsTest, MembersWaitForEachOtherAndComeTogether) {
+class GroupsTest : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, GroupsTest, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(GroupsTest, MembersWaitForEachOtherAndComeTogether) {
   Simulation world(2, unfused());
   for (const char* name : {"x", "y", "z"}) world.submit(0, in_group("g", 3, allreduce(name)));
   world.submit(1, in_group("g", 3, allreduce("z")));
@@ -22,7 +25,7 @@ TEST(GroupsTest, MembersWaitForEachOtherAndComeTogether) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"a"}, {"x"}, {"y"}, {"z"}})) << "in the order they were first seen";
 }
 
-TEST(GroupsTest, WorkAgainFromTheCache) {
+TEST_P(GroupsTest, WorkAgainFromTheCache) {
   Simulation world(2);
   for (int i = 0; i < 3; i++) {
     for (const char* name : {"x", "y"}) world.submit_all(in_group("g", 2, allreduce(name)));
@@ -30,7 +33,7 @@ TEST(GroupsTest, WorkAgainFromTheCache) {
   }
 }
 
-TEST(GroupsTest, MayHoldDifferentKinds) {
+TEST_P(GroupsTest, MayHoldDifferentKinds) {
   Simulation world(2);
   world.submit_all(in_group("g", 2, allreduce("x")));
   EXPECT_TRUE(world.decide().empty());
@@ -38,7 +41,7 @@ TEST(GroupsTest, MayHoldDifferentKinds) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"x"}, {"barrier.noname"}}));
 }
 
-TEST(GroupsTest, SameGroupNameInAnotherSetIsAnotherGroup) {
+TEST_P(GroupsTest, SameGroupNameInAnotherSetIsAnotherGroup) {
   Simulation world(2);
   int32_t set = world.run(add_set({0})).result;
   world.submit(0, in_set(set, in_group("g", 2, allreduce("x"))));
@@ -48,7 +51,7 @@ TEST(GroupsTest, SameGroupNameInAnotherSetIsAnotherGroup) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"x", "z"}}));
 }
 
-TEST(GroupsTest, FurtherMembersOfAFullGroupStartTheNext) {
+TEST_P(GroupsTest, FurtherMembersOfAFullGroupStartTheNext) {
   Simulation world(2, unfused());
   for (const char* name : {"a", "b", "c", "d"}) world.submit(0, in_group("g", 2, allreduce(name)));
   world.submit(1, in_group("g", 2, allreduce("a")));
@@ -60,7 +63,7 @@ TEST(GroupsTest, FurtherMembersOfAFullGroupStartTheNext) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"a"}, {"b"}}));
 }
 
-TEST(GroupsTest, FailedMemberDoesNotHoldTheOthers) {
+TEST_P(GroupsTest, FailedMemberDoesNotHoldTheOthers) {
   Simulation world(2);
   world.submit(0, in_group("g", 2, allreduce("x")));
   world.submit(0, in_group("g", 2, allreduce("y")));
@@ -72,7 +75,7 @@ TEST(GroupsTest, FailedMemberDoesNotHoldTheOthers) {
   EXPECT_EQ(plans[1].error, Code::ok);
 }
 
-TEST(GroupsTest, RanksThatDisagreeAboutTheGroupDoNotHang) {
+TEST_P(GroupsTest, RanksThatDisagreeAboutTheGroupDoNotHang) {
   Simulation world(2);
   world.submit(0, in_group("g", 2, allreduce("x")));
   world.submit(0, in_group("g", 2, allreduce("y")));
@@ -85,7 +88,7 @@ TEST(GroupsTest, RanksThatDisagreeAboutTheGroupDoNotHang) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"x", "y"}})) << "nothing is left of the failed ones";
 }
 
-TEST(GroupsTest, MembersThatDisagreeAboutTheSizeFailInsteadOfHanging) {
+TEST_P(GroupsTest, MembersThatDisagreeAboutTheSizeFailInsteadOfHanging) {
   Simulation world(2);
   world.submit_all(in_group("g", 2, allreduce("x")));
   world.submit_all(in_group("g", 3, allreduce("y")));

@@ -5,7 +5,10 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Join, AllreducesGoOnWithoutTheJoinedRank) {
+class Join : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, Join, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(Join, AllreducesGoOnWithoutTheJoinedRank) {
   Simulation world(3);
   world.submit(1, join());
   world.submit(0, allreduce("a"));
@@ -17,21 +20,21 @@ TEST(Join, AllreducesGoOnWithoutTheJoinedRank) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"a"}})) << "joined ranks read plans by number, too";
 }
 
-TEST(Join, CompletesWhatWasPending) {
+TEST_P(Join, CompletesWhatWasPending) {
   Simulation world(2);
   world.submit(0, allreduce("a"));
   world.submit(1, join());
   EXPECT_EQ(names_of(world.plans()), (Names{{"a"}}));
 }
 
-TEST(Join, BarrierCountsJoinedRanksAsReady) {
+TEST_P(Join, BarrierCountsJoinedRanksAsReady) {
   Simulation world(2);
   world.submit(1, join());
   world.submit(0, barrier());
   EXPECT_EQ(world.plans().at(0).error, Code::ok);
 }
 
-TEST(Join, OtherKindsFailWhileRanksHaveJoined) {
+TEST_P(Join, OtherKindsFailWhileRanksHaveJoined) {
   Simulation world(2);
   world.submit(1, join());
   for (Kind kind : {Kind::allgather, Kind::broadcast, Kind::alltoall, Kind::reducescatter}) {
@@ -43,7 +46,7 @@ TEST(Join, OtherKindsFailWhileRanksHaveJoined) {
   }
 }
 
-TEST(Join, OtherKindsThatEveryRankSubmittedAreExecuted) {
+TEST_P(Join, OtherKindsThatEveryRankSubmittedAreExecuted) {
   Simulation world(2);
   world.submit(1, of_kind(Kind::allgather, "a"));
   world.submit(1, join());
@@ -51,7 +54,7 @@ TEST(Join, OtherKindsThatEveryRankSubmittedAreExecuted) {
   EXPECT_EQ(world.plans().at(0).error, Code::ok);
 }
 
-TEST(Join, OtherProcessSetsDoNotKnowJoins) {
+TEST_P(Join, OtherProcessSetsDoNotKnowJoins) {
   Simulation world(3);
   int32_t set = world.run(add_set({0, 1})).result;
   world.submit(1, join());
@@ -61,7 +64,7 @@ TEST(Join, OtherProcessSetsDoNotKnowJoins) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"a"}}));
 }
 
-TEST(Join, ReturnsTheRankThatJoinedLastAndStartsOver) {
+TEST_P(Join, ReturnsTheRankThatJoinedLastAndStartsOver) {
   Simulation world(3);
   for (std::vector<int32_t> order : {std::vector<int32_t>{2, 1, 0}, {0, 2, 1}}) {
     for (int32_t rank : order) {
@@ -80,7 +83,7 @@ TEST(Join, ReturnsTheRankThatJoinedLastAndStartsOver) {
   }
 }
 
-TEST(Join, HighestOfThoseThatJoinTogetherIsTheLast) {
+TEST_P(Join, HighestOfThoseThatJoinTogetherIsTheLast) {
   Simulation world(3);
   world.submit(0, join());
   EXPECT_TRUE(world.decide().empty());
@@ -89,7 +92,7 @@ TEST(Join, HighestOfThoseThatJoinTogetherIsTheLast) {
   EXPECT_EQ(world.plans().at(0).result, 2);
 }
 
-TEST(Join, PendingOperationsComeBeforeTheJoinOfAll) {
+TEST_P(Join, PendingOperationsComeBeforeTheJoinOfAll) {
   Simulation world(2);
   world.submit(0, allreduce("a"));
   world.submit(0, join());
@@ -97,7 +100,7 @@ TEST(Join, PendingOperationsComeBeforeTheJoinOfAll) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"a"}, {"join.noname"}}));
 }
 
-TEST(Join, GroupsCompleteWithoutTheJoinedRank) {
+TEST_P(Join, GroupsCompleteWithoutTheJoinedRank) {
   Simulation world(2);
   world.submit(0, in_group("g", 2, allreduce("x")));
   world.submit(1, join());
@@ -106,14 +109,14 @@ TEST(Join, GroupsCompleteWithoutTheJoinedRank) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"x", "y"}}));
 }
 
-TEST(Join, SubmittingOnTheWorldAfterJoiningBreaksTheRank) {
+TEST_P(Join, SubmittingOnTheWorldAfterJoiningBreaksTheRank) {
   Simulation world(2);
   world.submit(1, join());
   EXPECT_FALSE(world.try_submit(1, allreduce("a")).ok());
   EXPECT_FALSE(world.try_submit(1, join()).ok());
 }
 
-TEST(Join, ProcessSetsCanBeAddedByJoinedRanks) {
+TEST_P(Join, ProcessSetsCanBeAddedByJoinedRanks) {
   Simulation world(2);
   world.submit(1, join());
   world.submit(0, add_set({0}));

@@ -26,19 +26,22 @@ Plan disagree(Request common, Change change) {
   return disagree(common, other);
 }
 
-TEST(Mismatch, DataTypesAreNamedWithTheirRanks) {
+class Mismatch : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, Mismatch, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(Mismatch, DataTypesAreNamedWithTheirRanks) {
   Plan plan = disagree(allreduce("allreduce.a"), [](Request& other) { other.dtype = DType::i64; });
   EXPECT_EQ(plan.error, Code::precondition);
   EXPECT_EQ(plan.error_text, "mismatched data types for tensor allreduce.a: rank 0 sent float32, rank 2 sent int64");
 }
 
-TEST(Mismatch, KindsMeetUnderOneName) {
+TEST_P(Mismatch, KindsMeetUnderOneName) {
   Plan plan = disagree(allreduce("a"), of_kind(Kind::allgather, "a"));
   EXPECT_EQ(plan.error_text, "mismatched operations for tensor a: rank 0 sent allreduce, rank 2 sent allgather");
   EXPECT_THAT(disagree(allreduce("a"), of_kind(Kind::barrier, "a", {})).error_text, HasSubstr("sent barrier"));
 }
 
-TEST(Mismatch, ShapesMustBeEqualInFull) {
+TEST_P(Mismatch, ShapesMustBeEqualInFull) {
   for (Kind kind : {Kind::allreduce, Kind::broadcast, Kind::reducescatter}) {
     Request common = of_kind(kind, "a", {2, 3});
     common.root_rank = 0;
@@ -47,7 +50,7 @@ TEST(Mismatch, ShapesMustBeEqualInFull) {
   }
 }
 
-TEST(Mismatch, FirstDimensionMayDifferWhereRowsAreConcatenated) {
+TEST_P(Mismatch, FirstDimensionMayDifferWhereRowsAreConcatenated) {
   for (Kind kind : {Kind::allgather, Kind::alltoall}) {
     Simulation world(2);
     world.submit(0, of_kind(kind, "a", {0, 3}));
@@ -59,7 +62,7 @@ TEST(Mismatch, FirstDimensionMayDifferWhereRowsAreConcatenated) {
   }
 }
 
-TEST(Mismatch, FactorsReduceOpRootAndPlacementAreCompared) {
+TEST_P(Mismatch, FactorsReduceOpRootAndPlacementAreCompared) {
   Request request = allreduce("a");
   EXPECT_EQ(disagree(request, [](Request& other) { other.prescale = 0.5; }).error_text,
             "mismatched prescale factors for tensor a: rank 0 sent 1, rank 2 sent 0.5");
@@ -74,7 +77,7 @@ TEST(Mismatch, FactorsReduceOpRootAndPlacementAreCompared) {
             "mismatched root ranks for tensor a: rank 0 sent 0, rank 2 sent 1");
 }
 
-TEST(Mismatch, OrdinalsOfAcceleratorsMayDiffer) {
+TEST_P(Mismatch, OrdinalsOfAcceleratorsMayDiffer) {
   Simulation world(2);
   for (int32_t rank : {1, 0}) {
     Request request = allreduce("a");
@@ -84,14 +87,14 @@ TEST(Mismatch, OrdinalsOfAcceleratorsMayDiffer) {
   EXPECT_EQ(world.plans().at(0).error, Code::ok);
 }
 
-TEST(Mismatch, GroupsAreCompared) {
+TEST_P(Mismatch, GroupsAreCompared) {
   Plan plan = disagree(in_group("g", 1, allreduce("a")), allreduce("a"));
   EXPECT_EQ(plan.error_text, "mismatched groups for tensor a: rank 0 sent g of 1, rank 2 sent no group");
   EXPECT_THAT(disagree(in_group("g", 1, allreduce("a")), in_group("g", 2, allreduce("a"))).error_text,
               HasSubstr("rank 2 sent g of 2"));
 }
 
-TEST(Mismatch, FirstRuleWins) {
+TEST_P(Mismatch, FirstRuleWins) {
   Plan plan = disagree(allreduce("a"), [](Request& other) {
     other.dtype = DType::f64;
     other.shape = {9};
@@ -100,7 +103,7 @@ TEST(Mismatch, FirstRuleWins) {
   EXPECT_THAT(plan.error_text, HasSubstr("mismatched data types"));
 }
 
-TEST(Mismatch, OtherTensorsAreNotTouched) {
+TEST_P(Mismatch, OtherTensorsAreNotTouched) {
   Simulation world(2);
   world.submit(0, allreduce("a"));
   world.submit(0, allreduce("b"));
@@ -112,7 +115,7 @@ TEST(Mismatch, OtherTensorsAreNotTouched) {
   EXPECT_EQ(plans[1].error, Code::ok);
 }
 
-TEST(Mismatch, CachedNameCanFailAndRecover) {
+TEST_P(Mismatch, CachedNameCanFailAndRecover) {
   Simulation world(2);
   world.run(allreduce("a"));
   world.submit(0, allreduce("a"));
@@ -122,7 +125,10 @@ TEST(Mismatch, CachedNameCanFailAndRecover) {
   EXPECT_EQ(world.run(allreduce("a")).error, Code::ok);
 }
 
-TEST(Violation, ScalarsCannotBeSplit) {
+class Violation : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, Violation, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(Violation, ScalarsCannotBeSplit) {
   for (Kind kind : {Kind::allgather, Kind::alltoall, Kind::reducescatter}) {
     Simulation world(2);
     Plan plan = world.run(of_kind(kind, "a", {}));
@@ -133,7 +139,7 @@ TEST(Violation, ScalarsCannotBeSplit) {
   EXPECT_EQ(world.run(allreduce("a", {})).error, Code::ok);
 }
 
-TEST(Violation, ReducescatterKnowsSumAndAverageOnly) {
+TEST_P(Violation, ReducescatterKnowsSumAndAverageOnly) {
   Simulation world(2);
   Request request = of_kind(Kind::reducescatter, "a");
   for (ReduceOp op : {ReduceOp::min, ReduceOp::max, ReduceOp::product, ReduceOp::adasum}) {
@@ -146,7 +152,7 @@ TEST(Violation, ReducescatterKnowsSumAndAverageOnly) {
   EXPECT_EQ(world.run(request).error, Code::ok);
 }
 
-TEST(Violation, BroadcastRootMustBeInTheSet) {
+TEST_P(Violation, BroadcastRootMustBeInTheSet) {
   Simulation world(3);
   int32_t set = world.run(add_set({0, 1})).result;
   Request request = in_set(set, of_kind(Kind::broadcast, "a"));

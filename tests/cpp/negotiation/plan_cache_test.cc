@@ -18,7 +18,10 @@ bool travels_as_number(Simulation& world, const Request& request) {
   return small;
 }
 
-TEST(Cache, AgreedRequestTravelsAsANumberBothWays) {
+class Cache : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, Cache, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(Cache, AgreedRequestTravelsAsANumberBothWays) {
   Simulation world(2);
   EXPECT_FALSE(travels_as_number(world, allreduce("a")));
   EXPECT_GT(world.last_down_bytes, 20u);
@@ -26,14 +29,14 @@ TEST(Cache, AgreedRequestTravelsAsANumberBothWays) {
   EXPECT_LE(world.last_down_bytes, 6u);
 }
 
-TEST(Cache, PlanByNumberCarriesTheSameRequest) {
+TEST_P(Cache, PlanByNumberCarriesTheSameRequest) {
   Simulation world(2);
   Plan first = world.run(allreduce("a", {5}));
   Plan second = world.run(allreduce("a", {5}));
   EXPECT_EQ(first.tensors[0], second.tensors[0]) << "shared, not copied";
 }
 
-TEST(Cache, ChangedSignatureTravelsInFullAndReplacesTheEntry) {
+TEST_P(Cache, ChangedSignatureTravelsInFullAndReplacesTheEntry) {
   Simulation world(2, with_capacity(1));
   for (int i = 0; i < 3; i++) {
     EXPECT_FALSE(travels_as_number(world, allreduce("a", {1})));
@@ -43,14 +46,14 @@ TEST(Cache, ChangedSignatureTravelsInFullAndReplacesTheEntry) {
   }
 }
 
-TEST(Cache, RowsMayChangeWhereRanksExchangeThem) {
+TEST_P(Cache, RowsMayChangeWhereRanksExchangeThem) {
   Simulation world(2);
   EXPECT_FALSE(travels_as_number(world, of_kind(Kind::allgather, "a", {1, 3})));
   EXPECT_TRUE(travels_as_number(world, of_kind(Kind::allgather, "a", {8, 3})));
   EXPECT_FALSE(travels_as_number(world, of_kind(Kind::allgather, "a", {8, 4})));
 }
 
-TEST(Cache, NumberAndFullRequestOfOneNameMeet) {
+TEST_P(Cache, NumberAndFullRequestOfOneNameMeet) {
   Simulation world(2);
   world.run(allreduce("a", {1}));
   world.submit(0, allreduce("a", {1}));
@@ -58,7 +61,7 @@ TEST(Cache, NumberAndFullRequestOfOneNameMeet) {
   EXPECT_EQ(world.plans().at(0).error_text, "mismatched shapes for tensor a: rank 0 sent [1], rank 1 sent [2]");
 }
 
-TEST(Cache, LeastRecentlyUsedIsEvicted) {
+TEST_P(Cache, LeastRecentlyUsedIsEvicted) {
   Simulation world(2, with_capacity(2));
   world.run(allreduce("a"));
   world.run(allreduce("b"));
@@ -69,7 +72,7 @@ TEST(Cache, LeastRecentlyUsedIsEvicted) {
   EXPECT_FALSE(travels_as_number(world, allreduce("b")));
 }
 
-TEST(Cache, PendingNamesAreNotEvicted) {
+TEST_P(Cache, PendingNamesAreNotEvicted) {
   Simulation world(2, with_capacity(1));
   world.run(allreduce("a"));
   world.submit(0, allreduce("a"));
@@ -80,7 +83,7 @@ TEST(Cache, PendingNamesAreNotEvicted) {
   EXPECT_FALSE(travels_as_number(world, allreduce("b"))) << "there was no room for it";
 }
 
-TEST(Cache, NumberUnderWayWhileItIsEvictedIsUnderstood) {
+TEST_P(Cache, NumberUnderWayWhileItIsEvictedIsUnderstood) {
   Simulation world(3, with_capacity(1));
   int32_t set = world.run(add_set({0, 1})).result;
   world.run(allreduce("a"));
@@ -97,12 +100,12 @@ TEST(Cache, NumberUnderWayWhileItIsEvictedIsUnderstood) {
   EXPECT_TRUE(travels_as_number(world, allreduce("a")));
 }
 
-TEST(Cache, NoCacheMeansEverythingInFull) {
+TEST_P(Cache, NoCacheMeansEverythingInFull) {
   Simulation world(2, with_capacity(0));
   for (int i = 0; i < 3; i++) EXPECT_FALSE(travels_as_number(world, allreduce("a")));
 }
 
-TEST(Cache, TuningSwitchesItOffAndOn) {
+TEST_P(Cache, TuningSwitchesItOffAndOn) {
   Simulation world(2);
   world.run(allreduce("a"));
   world.submit(0, allreduce("a"));  // a number, under way when the cache is switched off
@@ -121,7 +124,7 @@ TEST(Cache, TuningSwitchesItOffAndOn) {
   EXPECT_TRUE(travels_as_number(world, allreduce("a")));
 }
 
-TEST(Cache, ProcessSetChangesAndJoinsAreNotCached) {
+TEST_P(Cache, ProcessSetChangesAndJoinsAreNotCached) {
   Simulation world(2, with_capacity(1));
   world.run(allreduce("a"));
   int32_t set = world.run(add_set({0})).result;
@@ -130,7 +133,7 @@ TEST(Cache, ProcessSetChangesAndJoinsAreNotCached) {
   EXPECT_TRUE(travels_as_number(world, allreduce("a")));
 }
 
-TEST(Cache, RemovedProcessSetTakesItsEntriesAlong) {
+TEST_P(Cache, RemovedProcessSetTakesItsEntriesAlong) {
   Simulation world(2);
   int32_t set = world.run(add_set({0})).result;
   world.submit(0, in_set(set, allreduce("a")));
@@ -141,7 +144,7 @@ TEST(Cache, RemovedProcessSetTakesItsEntriesAlong) {
   EXPECT_GT(world.last_up_bytes, 20u);
 }
 
-TEST(Cache, EachRankMayUseItsOwnAccelerator) {
+TEST_P(Cache, EachRankMayUseItsOwnAccelerator) {
   Simulation world(2);
   auto submit = [&](Device first, Device second) {
     Request request = allreduce("a");
@@ -159,7 +162,7 @@ TEST(Cache, EachRankMayUseItsOwnAccelerator) {
   EXPECT_LE(submit(0, 2), 4u);
 }
 
-TEST(Cache, IdleRankAcknowledgesEvictionsSoThatTheyCanBeForgotten) {
+TEST_P(Cache, IdleRankAcknowledgesEvictionsSoThatTheyCanBeForgotten) {
   Simulation world(2, with_capacity(1));
   int32_t set = world.run(add_set({0})).result;
   ASSERT_TRUE(world.flush(1).ok());
@@ -172,7 +175,8 @@ TEST(Cache, IdleRankAcknowledgesEvictionsSoThatTheyCanBeForgotten) {
 }
 
 TEST(PlanCache, EvictedPlanIsReadableUntilAllRanksKnow) {
-  RequestTable table(2);
+  Subtrees tree = Subtrees::of_single_ranks(2);
+  RequestTable table(tree);
   PlanCache cache(1, table);
   std::vector<CacheId> evicted;
   auto request = std::make_shared<const Request>(allreduce("a"));

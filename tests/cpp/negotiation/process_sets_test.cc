@@ -3,7 +3,10 @@
 namespace hvd {
 namespace {
 
-TEST(ProcessSetPlans, IdsAreAssignedInOrderAndUsedAgain) {
+class ProcessSetPlans : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, ProcessSetPlans, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(ProcessSetPlans, IdsAreAssignedInOrderAndUsedAgain) {
   Simulation world(4);
   EXPECT_EQ(world.run(add_set({0, 1})).result, 1);
   EXPECT_EQ(world.run(add_set({2, 3})).result, 2);
@@ -14,7 +17,7 @@ TEST(ProcessSetPlans, IdsAreAssignedInOrderAndUsedAgain) {
   EXPECT_EQ(world.run(add_set({0, 3})).result, 3);
 }
 
-TEST(ProcessSetPlans, NeedAllRanksOfTheWorld) {
+TEST_P(ProcessSetPlans, NeedAllRanksOfTheWorld) {
   Simulation world(2);
   world.submit(0, add_set({0}));
   EXPECT_TRUE(world.decide().empty());
@@ -22,7 +25,7 @@ TEST(ProcessSetPlans, NeedAllRanksOfTheWorld) {
   EXPECT_EQ(world.plans().at(0).result, 1);
 }
 
-TEST(ProcessSetPlans, ImpossibleSetsAreRefusedByName) {
+TEST_P(ProcessSetPlans, ImpossibleSetsAreRefusedByName) {
   Simulation world(2);
   world.run(add_set({1}));
   auto text = [&](std::vector<int32_t> ranks) {
@@ -38,7 +41,7 @@ TEST(ProcessSetPlans, ImpossibleSetsAreRefusedByName) {
   EXPECT_EQ(text({}), "a process set needs at least one rank");
 }
 
-TEST(ProcessSetPlans, RanksThatAskForDifferentSetsDisagree) {
+TEST_P(ProcessSetPlans, RanksThatAskForDifferentSetsDisagree) {
   Simulation world(2);
   world.submit(0, add_set({0}));
   world.submit(1, add_set({1}));
@@ -50,13 +53,13 @@ TEST(ProcessSetPlans, RanksThatAskForDifferentSetsDisagree) {
             "mismatched process sets for tensor remove_process_set: rank 0 sent 1, rank 1 sent 2");
 }
 
-TEST(ProcessSetPlans, WorldAndUnknownSetsCannotBeRemoved) {
+TEST_P(ProcessSetPlans, WorldAndUnknownSetsCannotBeRemoved) {
   Simulation world(2);
   EXPECT_EQ(world.run(remove_set(0)).error_text, "process set 0, the world, cannot be removed");
   EXPECT_EQ(world.run(remove_set(7)).error_text, "process set 7 does not exist");
 }
 
-TEST(ProcessSetPlans, WhatIsReadyComesBeforeTheRemoval) {
+TEST_P(ProcessSetPlans, WhatIsReadyComesBeforeTheRemoval) {
   Simulation world(2);
   int32_t set = world.run(add_set({0})).result;
   world.submit(0, in_set(set, allreduce("a")));
@@ -66,7 +69,7 @@ TEST(ProcessSetPlans, WhatIsReadyComesBeforeTheRemoval) {
   EXPECT_EQ(plans[0].error, Code::ok);
 }
 
-TEST(ProcessSetPlans, PendingOperationsFailWithTheRemoval) {
+TEST_P(ProcessSetPlans, PendingOperationsFailWithTheRemoval) {
   Simulation world(3);
   int32_t set = world.run(add_set({0, 1})).result;
   world.submit(0, in_set(set, allreduce("a")));
@@ -78,10 +81,10 @@ TEST(ProcessSetPlans, PendingOperationsFailWithTheRemoval) {
   EXPECT_EQ(plans[0].error, Code::precondition);
   EXPECT_EQ(plans[0].error_text, "process set 1 was removed");
   EXPECT_EQ(plans[1].error_text, "process set 1 was removed");
-  EXPECT_EQ(world.root.next_deadline(), kNever);
+  world.expect_deadline(kNever);
 }
 
-TEST(ProcessSetPlans, RequestThatCrossesTheRemovalFailsInsteadOfBreakingTheRank) {
+TEST_P(ProcessSetPlans, RequestThatCrossesTheRemovalFailsInsteadOfBreakingTheRank) {
   Simulation world(2);
   int32_t set = world.run(add_set({0})).result;
   world.submit_all(remove_set(set));
@@ -95,7 +98,7 @@ TEST(ProcessSetPlans, RequestThatCrossesTheRemovalFailsInsteadOfBreakingTheRank)
   EXPECT_FALSE(world.try_submit(0, in_set(set, allreduce("a"))).ok()) << "now the rank knows better";
 }
 
-TEST(ProcessSetPlans, NewSetOfTheSameIdIsNotDisturbedByTheOldOne) {
+TEST_P(ProcessSetPlans, NewSetOfTheSameIdIsNotDisturbedByTheOldOne) {
   Simulation world(2);
   int32_t set = world.run(add_set({0})).result;
   world.run(remove_set(set));

@@ -3,7 +3,10 @@
 namespace hvd {
 namespace {
 
-TEST(Readiness, NameIsPlannedOnceAllRanksSubmittedIt) {
+class Readiness : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, Readiness, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(Readiness, NameIsPlannedOnceAllRanksSubmittedIt) {
   Simulation world(3);
   world.submit(0, allreduce("a"));
   world.submit(2, allreduce("a"));
@@ -13,7 +16,7 @@ TEST(Readiness, NameIsPlannedOnceAllRanksSubmittedIt) {
   EXPECT_TRUE(world.decide().empty());
 }
 
-TEST(Readiness, PlanCarriesTheWholeRequest) {
+TEST_P(Readiness, PlanCarriesTheWholeRequest) {
   Simulation world(2);
   Request request = of_kind(Kind::broadcast, "a", {2, 3});
   request.dtype = DType::bf16;
@@ -24,7 +27,7 @@ TEST(Readiness, PlanCarriesTheWholeRequest) {
   EXPECT_EQ(plan.result, -1);
 }
 
-TEST(Readiness, PlansComeInTheOrderOfCompletionNotOfSubmission) {
+TEST_P(Readiness, PlansComeInTheOrderOfCompletionNotOfSubmission) {
   CoordinatorSettings settings;
   settings.tuning.fusion_threshold = 0;
   Simulation world(2, settings);
@@ -33,12 +36,12 @@ TEST(Readiness, PlansComeInTheOrderOfCompletionNotOfSubmission) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"c"}, {"a"}, {"b"}}));
 }
 
-TEST(Readiness, NameCanBeUsedAgainAfterItsPlan) {
+TEST_P(Readiness, NameCanBeUsedAgainAfterItsPlan) {
   Simulation world(2);
   for (int i = 0; i < 3; i++) EXPECT_EQ(world.run(allreduce("a", {i + 1})).first().shape, Shape{i + 1});
 }
 
-TEST(Readiness, SameNameInTwoProcessSetsIsTwoNegotiations) {
+TEST_P(Readiness, SameNameInTwoProcessSetsIsTwoNegotiations) {
   Simulation world(2);
   int32_t set = world.run(add_set({0})).result;
   world.submit(0, allreduce("a"));
@@ -48,30 +51,30 @@ TEST(Readiness, SameNameInTwoProcessSetsIsTwoNegotiations) {
   EXPECT_EQ(plans[0].first().process_set, set);
 }
 
-TEST(Readiness, WorldOfOneRankPlansAtOnce) {
+TEST_P(Readiness, WorldOfOneRankPlansAtOnce) {
   Simulation world(1);
   EXPECT_EQ(names_of(world.run(allreduce("a"))), (std::vector<std::string>{"a"}));
 }
 
-TEST(Readiness, ReadyNamesLingerForTheCycleTimeAndAreDecidedTogether) {
+TEST_P(Readiness, ReadyNamesLingerForTheCycleTimeAndAreDecidedTogether) {
   CoordinatorSettings settings;
   settings.tuning.cycle_time_ms = 5;
   Simulation world(2, settings);
-  EXPECT_EQ(world.root.next_deadline(), kNever);
+  world.expect_deadline(kNever);
   world.submit_all(allreduce("a"));
   TimePoint first = world.now;
   EXPECT_TRUE(world.decide().empty());
-  EXPECT_EQ(world.root.next_deadline(), first + seconds(0.005));
+  world.expect_deadline(first + seconds(0.005));
   world.pass(0.003);
   world.submit_all(allreduce("b"));
   EXPECT_TRUE(world.decide().empty());
-  EXPECT_EQ(world.root.next_deadline(), first + seconds(0.005));
+  world.expect_deadline(first + seconds(0.005));
   world.now = world.root.next_deadline();
   EXPECT_EQ(names_of(world.plans()), (Names{{"a", "b"}}));
-  EXPECT_EQ(world.root.next_deadline(), kNever);
+  world.expect_deadline(kNever);
 }
 
-TEST(Readiness, TuningTakesEffectInOrderWithThePlans) {
+TEST_P(Readiness, TuningTakesEffectInOrderWithThePlans) {
   Simulation world(2);
   world.submit_all(allreduce("a"));
   world.submit_all(allreduce("b"));
@@ -85,7 +88,7 @@ TEST(Readiness, TuningTakesEffectInOrderWithThePlans) {
   EXPECT_TRUE(world.decide().empty()) << "nothing changed";
 }
 
-TEST(Readiness, ShutdownNoticeFollowsThePlansThatAreReadyAndEndsEverything) {
+TEST_P(Readiness, ShutdownNoticeFollowsThePlansThatAreReadyAndEndsEverything) {
   CoordinatorSettings settings;
   settings.tuning.cycle_time_ms = 1000;
   Simulation world(2, settings);
@@ -101,10 +104,13 @@ TEST(Readiness, ShutdownNoticeFollowsThePlansThatAreReadyAndEndsEverything) {
   world.submit(1, allreduce("b"));
   world.pass(1e6);
   EXPECT_TRUE(world.decide().empty());
-  EXPECT_EQ(world.root.next_deadline(), kNever);
+  world.expect_deadline(kNever);
 }
 
-TEST(Protocol, SubmittingANameTwiceBreaksTheRank) {
+class Protocol : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, Protocol, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(Protocol, SubmittingANameTwiceBreaksTheRank) {
   Simulation world(2);
   world.submit(0, allreduce("a"));
   Status status = world.try_submit(0, allreduce("a"));
@@ -112,13 +118,13 @@ TEST(Protocol, SubmittingANameTwiceBreaksTheRank) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("a was submitted twice"));
 }
 
-TEST(Protocol, SubmittingANameThatIsReadyBreaksTheRank) {
+TEST_P(Protocol, SubmittingANameThatIsReadyBreaksTheRank) {
   Simulation world(2);
   world.submit_all(allreduce("a"));
   EXPECT_FALSE(world.try_submit(0, allreduce("a")).ok());
 }
 
-TEST(Protocol, UnknownProcessSetAndForeignRankBreakTheRank) {
+TEST_P(Protocol, UnknownProcessSetAndForeignRankBreakTheRank) {
   Simulation world(3);
   EXPECT_FALSE(world.try_submit(0, in_set(1, allreduce("a"))).ok());
   ASSERT_EQ(world.run(add_set({0, 1})).result, 1);
@@ -126,7 +132,7 @@ TEST(Protocol, UnknownProcessSetAndForeignRankBreakTheRank) {
   EXPECT_FALSE(world.try_submit(2, in_set(1, allreduce("a"))).ok());
 }
 
-TEST(Protocol, MalformedRequestsAreRefused) {
+TEST_P(Protocol, MalformedRequestsAreRefused) {
   Request negative = allreduce("a", {-1});
   Request overflow = allreduce("a", {int64_t{1} << 40, int64_t{1} << 40, 0});
   Request device = allreduce("a");

@@ -1,13 +1,16 @@
-// Thousands of random schedules against a simple model: ranks submit the same jobs in different orders, messages are
-// delayed arbitrarily, and still every job ends exactly once on every rank, in one order for all.
+// Thousands of random schedules against a simple model: ranks submit the same jobs in different orders, process sets
+// come and go, messages are delayed arbitrarily on every link of the tree, and still every job ends exactly once on
+// every rank, in one order for all. With a time-out, jobs may also fail because ranks were slow, but end they must.
 
 #include <algorithm>
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 
 #include "base/joined.h"
 #include "negotiation/fusion.h"
+#include "negotiation/messages.h"
 #include "negotiation/signature.h"
 #include "negotiation/simulation.h"
 
@@ -21,6 +24,8 @@ struct Job {
   int32_t odd_rank = -1;  // this rank submits another shape: an error for all
 };
 
+enum class Mode { flat, tree, tree_with_timeout };
+
 struct Seed {
   uint32_t value;
 };
@@ -28,11 +33,12 @@ void PrintTo(const Seed& seed, std::ostream* out) { *out << "seed " << seed.valu
 
 class Schedule {
  public:
-  explicit Schedule(uint32_t seed) : random_(seed), size_(pick(1, 6)), settings_(random_settings()) {
-    root_ = std::make_unique<Coordinator>(size_, settings_);
+  Schedule(uint32_t seed, Mode mode)
+      : random_(seed), mode_(mode), size_(mode == Mode::flat ? pick(1, 6) : pick(2, 10)), settings_(random_settings()) {
     ranks_.resize(static_cast<size_t>(size_));
     for (RankState& rank : ranks_) rank.negotiator = std::make_unique<Negotiator>(size_);
     sets_.push_back(all_ranks());
+    grow_tree();
   }
 
   void run() {
@@ -44,6 +50,7 @@ class Schedule {
       finish_phase();
       if (testing::Test::HasFatalFailure()) return;
     }
+    if (mode_ == Mode::tree_with_timeout) return;  // a barrier may fail, too
     for (int i = 0; i < 2; i++) {  // after the second, every rank has acknowledged everything but the last message
       for (RankState& rank : ranks_) rank.todo.push_back({{barrier()}});
       finish_phase();
@@ -56,12 +63,22 @@ class Schedule {
  private:
   using Batch = std::vector<Job>;  // announced together: a group
 
-  struct RankState {
-    std::unique_ptr<Negotiator> negotiator;
+  struct Links {
+    size_t parent = 0;  // the node above; 0: the root
     std::deque<Bytes> up, down;
+  };
+
+  struct Node : Links {
+    std::unique_ptr<Aggregator> aggregator;  // null: the root
+    int32_t leader = 0;
+  };
+
+  struct RankState : Links {
+    std::unique_ptr<Negotiator> negotiator;
     std::vector<Batch> todo;
     std::map<Key, Job> pending;
     bool joined = false;
+    std::set<int32_t> removed;  // process sets that it knows to be gone
     std::vector<std::string> log;
   };
 
@@ -79,7 +96,36 @@ class Schedule {
     settings.tuning.cycle_time_ms = one_of({0.0, 0.0, 5.0});
     settings.disable_group_fusion = chance(30);
     settings.stall_check = false;
+    if (mode_ == Mode::tree_with_timeout) settings.collective_timeout = std::chrono::milliseconds(pick(30, 1000));
     return settings;
+  }
+
+  // Hosts of one to three ranks, or one host.
+  void grow_tree() {
+    Hosts hosts;
+    for (int32_t rank = 0; rank < size_; rank++) {
+      bool is_full = hosts.empty() || hosts.back().size() == 3 || chance(50);
+      if (is_full && (mode_ != Mode::flat || hosts.empty())) hosts.emplace_back();
+      hosts.back().push_back(rank);
+    }
+    int32_t fan_out = pick(1, 3);
+    AggregatorSettings settings{.hold = std::chrono::milliseconds(one_of({5, 20, 200}))};
+    if (mode_ != Mode::tree_with_timeout && chance(30)) settings.hold = Duration::max();
+    std::vector<size_t> node_of;  // by host: its own, or if it has a single rank below, that of its parent
+    for (int32_t host = 0; host < static_cast<int32_t>(hosts.size()); host++) {
+      auto below = ranks_below(host, hosts, fan_out);
+      int32_t parent = place_of_host(host, static_cast<int32_t>(hosts.size()), fan_out).parent;
+      size_t above = parent < 0 ? 0 : node_of[static_cast<size_t>(parent)];
+      bool has_node = host == 0 || below.size() > 1;
+      node_of.push_back(has_node ? nodes_.size() : above);
+      for (int32_t rank : hosts[static_cast<size_t>(host)]) ranks_[static_cast<size_t>(rank)].parent = node_of.back();
+      if (!has_node) continue;
+      Node& node = nodes_.emplace_back();
+      node.parent = above;
+      node.leader = hosts[static_cast<size_t>(host)].front();
+      if (host > 0) node.aggregator = std::make_unique<Aggregator>(size_, below, settings);
+      if (host == 0) root_ = std::make_unique<Coordinator>(below, settings_);
+    }
   }
 
   std::vector<int32_t> all_ranks() const {
@@ -98,7 +144,9 @@ class Schedule {
       if (members.empty() || std::find(sets_.begin(), sets_.end(), members) != sets_.end()) continue;
       for (RankState& rank : ranks_) rank.todo.push_back({{add_set(members)}});
       sets_.push_back(members);
+      clock_is_slow_ = true;  // they do not time out
       finish_phase();
+      clock_is_slow_ = false;
     }
   }
 
@@ -115,7 +163,19 @@ class Schedule {
   void plan_phase(bool with_join) {
     int rounds = pick(1, 3);
     for (int round = 0; round < rounds; round++) {
-      for (size_t set = 0; set < sets_.size(); set++) deal(round_of_jobs(static_cast<int32_t>(set)), sets_[set]);
+      for (int32_t set = 0; set < static_cast<int32_t>(sets_.size()); set++) {
+        if (!removed_.contains(set)) deal(round_of_jobs(set), sets_[static_cast<size_t>(set)]);
+      }
+    }
+    for (int32_t set = 1; set < static_cast<int32_t>(sets_.size()); set++) {
+      if (removed_.contains(set) || chance(60)) continue;
+      removed_.insert(set);
+      Request removal = remove_set(set);
+      removal.name = fmt::format("remove.{}", set);
+      for (RankState& rank : ranks_) {
+        size_t place = static_cast<size_t>(pick(0, static_cast<int>(rank.todo.size())));
+        rank.todo.insert(rank.todo.begin() + static_cast<ptrdiff_t>(place), Batch{Job{removal}});
+      }
     }
     if (!with_join) return;
     for (RankState& rank : ranks_) {
@@ -167,29 +227,51 @@ class Schedule {
   // Random steps until all ranks have nothing to do and nothing pending.
   void finish_phase() {
     for (int step = 0; !is_finished(); step++) {
-      ASSERT_LT(step, 100000) << "no progress";
+      ASSERT_LT(step, 100000) << "no progress: " << describe();
       int32_t index = pick(0, size_ - 1);
-      switch (pick(0, 4)) {
+      Node& node = nodes_[static_cast<size_t>(pick(0, static_cast<int>(nodes_.size()) - 1))];
+      switch (pick(0, nodes_.size() == 1 ? 4 : 7)) {
         case 0: submit(index); break;
         case 1: send(index); break;
-        case 2: deliver_up(index); break;
+        case 2: deliver_up(ranks_[static_cast<size_t>(index)], index); break;
         case 3: decide(); break;
         case 4: deliver_down(index); break;
+        case 5: flush(node); break;
+        case 6: deliver_up(node, node.leader); break;
+        case 7: deliver_down(node); break;
       }
-      now_ += std::chrono::milliseconds(1);
+      now_ += std::chrono::microseconds(clock_is_slow_ ? 1 : 1000);
       if (testing::Test::HasFatalFailure()) return;
     }
   }
 
   bool is_finished() const {
+    for (const Node& node : nodes_) {
+      bool has_more = node.aggregator != nullptr && node.aggregator->next_deadline() <= now_;
+      if (has_more || !node.up.empty() || !node.down.empty()) return false;
+    }
     return std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& rank) {
       return rank.todo.empty() && rank.pending.empty() && rank.up.empty() && rank.down.empty() &&
              rank.negotiator->outgoing().empty();
     });
   }
 
+  std::string describe() const {
+    std::string text;
+    for (const RankState& rank : ranks_) {
+      text += fmt::format("\nrank with {} to do, joined {}, pending:", rank.todo.size(), rank.joined);
+      for (const auto& [key, job] : rank.pending) text += fmt::format(" {}/{}", key.first, key.second);
+      if (!rank.todo.empty()) text += " next: " + rank.todo.front().front().request.name;
+    }
+    return text;
+  }
+
   void submit(int32_t index) {
     RankState& rank = ranks_[static_cast<size_t>(index)];
+    std::erase_if(rank.todo, [&](const Batch& batch) {
+      const Request& request = batch.front().request;
+      return request.kind != Kind::remove_process_set && rank.removed.contains(request.process_set);
+    });
     if (rank.todo.empty() || rank.joined) return;
     // Any job may overtake another of the next few whose names are free, but not a join.
     size_t choice = static_cast<size_t>(pick(0, std::min(2, static_cast<int>(rank.todo.size()) - 1)));
@@ -213,7 +295,7 @@ class Schedule {
     rank.todo.erase(rank.todo.begin() + static_cast<ptrdiff_t>(choice));
   }
 
-  static Key key_of(const Request& request) { return {request.process_set, request.name}; }
+  static Key key_of(const Request& request) { return {gathering_set(request), request.name}; }
   static bool shares_name(const Batch& a, const Batch& b) {
     for (const Job& first : a) {
       for (const Job& second : b) {
@@ -231,18 +313,41 @@ class Schedule {
     rank.negotiator->clear_outgoing();
   }
 
-  void deliver_up(int32_t index) {
-    RankState& rank = ranks_[static_cast<size_t>(index)];
-    if (rank.up.empty()) return;
-    Status status = root_->receive(Rank{index}, rank.up.front(), now_);
+  void flush(Node& node) {
+    Bytes message;
+    if (node.aggregator != nullptr && node.aggregator->flush(now_, message)) node.up.push_back(message);
+  }
+
+  void deliver_up(Links& from, int32_t rank) {
+    if (from.up.empty()) return;
+    Aggregator* above = nodes_[from.parent].aggregator.get();
+    const Bytes& message = from.up.front();
+    Status status =
+        above == nullptr ? root_->receive(Rank{rank}, message, now_) : above->receive(Rank{rank}, message, now_);
     ASSERT_TRUE(status.ok()) << status.message();
-    rank.up.pop_front();
+    from.up.pop_front();
   }
 
   void decide() {
     Bytes message;
-    if (!root_->decide(now_, message)) return;
-    for (RankState& rank : ranks_) rank.down.push_back(message);
+    if (root_->decide(now_, message)) send_down(0, message);
+  }
+
+  void send_down(size_t parent, const Bytes& message) {
+    for (size_t i = 1; i < nodes_.size(); i++) {
+      if (nodes_[i].parent == parent) nodes_[i].down.push_back(message);
+    }
+    for (RankState& rank : ranks_) {
+      if (rank.parent == parent) rank.down.push_back(message);
+    }
+  }
+
+  void deliver_down(Node& node) {
+    if (node.down.empty()) return;
+    Status status = node.aggregator->follow(node.down.front(), now_);
+    ASSERT_TRUE(status.ok()) << status.message();
+    send_down(static_cast<size_t>(&node - nodes_.data()), node.down.front());
+    node.down.pop_front();
   }
 
   void deliver_down(int32_t index) {
@@ -262,16 +367,21 @@ class Schedule {
 
   void finish(int32_t index, const Plan& plan, const Request& tensor) {
     RankState& rank = ranks_[static_cast<size_t>(index)];
+    if (tensor.kind == Kind::remove_process_set && plan.error == Code::ok) rank.removed.insert(tensor.process_set);
     auto found = rank.pending.find(key_of(tensor));
+    if (found == rank.pending.end() && plan.error != Code::ok) return;  // for those that were late
     if (found == rank.pending.end()) {
       const std::vector<int32_t>& members = sets_.at(static_cast<size_t>(tensor.process_set));
       bool is_member = std::find(members.begin(), members.end(), index) != members.end();
-      EXPECT_TRUE(!is_member || (rank.joined && tensor.kind == Kind::allreduce && tensor.process_set == kWorldSet))
+      bool goes_on = tensor.kind == Kind::allreduce || tensor.kind == Kind::barrier;
+      EXPECT_TRUE(!is_member || (rank.joined && goes_on && tensor.process_set == kWorldSet))
           << "rank " << index << " did not submit " << tensor.name;
       return;
     }
     const Job& job = found->second;
-    EXPECT_EQ(plan.error, job.odd_rank < 0 ? Code::ok : Code::precondition) << tensor.name << ": " << plan.error_text;
+    if (mode_ != Mode::tree_with_timeout && !removed_.contains(tensor.process_set)) {
+      EXPECT_EQ(plan.error, job.odd_rank < 0 ? Code::ok : Code::precondition) << tensor.name << ": " << plan.error_text;
+    }
     if (plan.error == Code::ok) {
       EXPECT_TRUE(same_signature(tensor, job.request)) << tensor.name;
     }
@@ -306,25 +416,34 @@ class Schedule {
   }
 
   std::mt19937 random_;
+  Mode mode_;
   int32_t size_;
   CoordinatorSettings settings_;
   std::unique_ptr<Coordinator> root_;
+  std::vector<Node> nodes_;  // the root is the first
   std::vector<RankState> ranks_;
   std::vector<std::vector<int32_t>> sets_;
+  std::set<int32_t> removed_;  // or about to be
+  bool clock_is_slow_ = false;
   std::map<Key, Request> latest_;
   TimePoint now_ = TimePoint{} + std::chrono::hours(1);
 };
 
-class Schedules : public testing::TestWithParam<Seed> {};
-
-TEST_P(Schedules, EndEveryJobOnceOnEveryRankInOneOrder) {
-  for (uint32_t i = 0; i < 250; i++) {
-    uint32_t seed = GetParam().value * 1000 + i;
-    SCOPED_TRACE(seed);
-    Schedule(seed).run();
-    if (HasFailure()) return;
+class Schedules : public testing::TestWithParam<Seed> {
+ protected:
+  void run_all(Mode mode) {
+    for (uint32_t i = 0; i < 250; i++) {
+      uint32_t seed = GetParam().value * 1000 + i;
+      SCOPED_TRACE(seed);
+      Schedule(seed, mode).run();
+      if (HasFailure()) return;
+    }
   }
-}
+};
+
+TEST_P(Schedules, EndEveryJobOnceOnEveryRankInOneOrder) { run_all(Mode::flat); }
+TEST_P(Schedules, DoSoInTrees) { run_all(Mode::tree); }
+TEST_P(Schedules, DoSoInTreesWithATimeOut) { run_all(Mode::tree_with_timeout); }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Schedules,
                          testing::Values(Seed{1}, Seed{2}, Seed{3}, Seed{4}, Seed{5}, Seed{6}, Seed{7}, Seed{8}));

@@ -1,4 +1,5 @@
-// A world in one thread: a coordinator and one negotiator per rank, with time and delivery in the test's hands.
+// A world in one thread: a negotiation tree and one negotiator per rank, with time and delivery in the test's hands.
+// The cases of an InEveryTree suite run in trees of all shapes, and cannot tell.
 #pragma once
 
 #include <fmt/core.h>
@@ -12,6 +13,7 @@
 
 #include "negotiation/coordinator.h"
 #include "negotiation/negotiator.h"
+#include "negotiation/tree.h"
 
 namespace hvd {
 
@@ -67,8 +69,9 @@ using Names = std::vector<std::vector<std::string>>;
 
 class Simulation {
  public:
-  explicit Simulation(int32_t size, CoordinatorSettings settings = {}, NegotiationObserver* observer = nullptr)
-      : root(size, std::move(settings), observer) {
+  explicit Simulation(int32_t size, CoordinatorSettings settings = {}, NegotiationObserver* observer = nullptr,
+                      const TreeShape& shape = default_shape)
+      : tree(size, shape, settings, observer), root(*tree.root) {
     for (int32_t rank = 0; rank < size; rank++) ranks.push_back(std::make_unique<Negotiator>(size));
   }
 
@@ -89,7 +92,7 @@ class Simulation {
   Status flush(int32_t rank) {
     ByteView view = ranks[rank]->outgoing();
     last_up_bytes = view.size();
-    Status status = root.receive(Rank{rank}, view, now);
+    Status status = tree.up(rank, view, now);
     ranks[rank]->clear_outgoing();
     return status;
   }
@@ -97,8 +100,10 @@ class Simulation {
   // One message of the root, read by every rank; all read the same. Empty: the root had nothing to say.
   std::vector<Decision> decide() {
     Bytes message;
+    tree.tick(now);
     if (!root.decide(now, message)) return {};
     last_down_bytes = message.size();
+    tree.down(message, now);
     std::vector<Decision> decisions;
     for (const auto& rank : ranks) {
       decisions.clear();
@@ -132,11 +137,21 @@ class Simulation {
     return {};
   }
   void pass(double value) { now += seconds(value); }
+  void expect_deadline(TimePoint deadline) const { tree.expect_deadline(deadline); }
 
   TimePoint now = TimePoint{} + std::chrono::hours(1);
-  Coordinator root;
+  Tree tree;
+  Coordinator& root;
   std::vector<std::unique_ptr<Negotiator>> ranks;
   size_t last_up_bytes = 0, last_down_bytes = 0;
+  static inline TreeShape default_shape = flat();
 };
+
+class InEveryTree : public testing::TestWithParam<TreeShape> {
+ protected:
+  void SetUp() override { Simulation::default_shape = GetParam(); }
+  void TearDown() override { Simulation::default_shape = flat(); }
+};
+inline std::string name_of_shape(const testing::TestParamInfo<TreeShape>& shape) { return shape.param.name; }
 
 }  // namespace hvd

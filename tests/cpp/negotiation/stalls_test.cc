@@ -18,13 +18,16 @@ CoordinatorSettings named(int32_t size) {
   return settings;
 }
 
-TEST(Stalls, ReportSaysWhoWaitsWhereAndWhoIsMissing) {
+class Stalls : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, Stalls, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(Stalls, ReportSaysWhoWaitsWhereAndWhoIsMissing) {
   Simulation world(4, named(4));
   world.submit(3, barrier());
   world.pass(0.5);
   for (int32_t rank : {0, 1, 2}) world.submit(rank, allreduce("allreduce.grad.12"));
   EXPECT_TRUE(world.decide().empty());
-  EXPECT_EQ(world.root.next_deadline(), world.now + seconds(59.5));
+  world.expect_deadline(world.now + seconds(59.5));
   world.pass(60.5);
   EXPECT_EQ(world.decide_one<StallReport>().text,
             "some ranks have waited for others for more than 60.0 s:\n"
@@ -36,7 +39,7 @@ TEST(Stalls, ReportSaysWhoWaitsWhereAndWhoIsMissing) {
             "rank 3 (hostd, pid 4714) waits in barrier since 61.0 s");
 }
 
-TEST(Stalls, ReportSaysWhatIdleRanksDidLast) {
+TEST_P(Stalls, ReportSaysWhatIdleRanksDidLast) {
   Simulation world(3);
   int32_t set = world.run(add_set({0, 1})).result;
   world.pass(1);
@@ -52,7 +55,7 @@ TEST(Stalls, ReportSaysWhatIdleRanksDidLast) {
   EXPECT_THAT(text, HasSubstr("\nrank 2 has nothing pending; last finished add_process_set 62.0 s ago"));
 }
 
-TEST(Stalls, ReportKnowsRanksThatNeverSpokeAndThoseThatJoined) {
+TEST_P(Stalls, ReportKnowsRanksThatNeverSpokeAndThoseThatJoined) {
   Simulation world(3);
   world.submit(1, join());
   world.submit(0, allreduce("a"));
@@ -64,7 +67,7 @@ TEST(Stalls, ReportKnowsRanksThatNeverSpokeAndThoseThatJoined) {
   EXPECT_THAT(text, HasSubstr("\nrank 1 has joined"));
 }
 
-TEST(Stalls, ManyTensorsAreMerged) {
+TEST_P(Stalls, ManyTensorsAreMerged) {
   Simulation world(2);
   for (int i = 0; i < 18; i++) world.submit(0, allreduce(fmt::format("t{}", i)));
   for (int i = 0; i < 8; i++) world.submit(1, of_kind(Kind::broadcast, fmt::format("b{}", i)));
@@ -77,7 +80,7 @@ TEST(Stalls, ManyTensorsAreMerged) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
 }
 
-TEST(Stalls, ReportComesOncePerInterval) {
+TEST_P(Stalls, ReportComesOncePerInterval) {
   Simulation world(2);
   world.submit(0, allreduce("a"));
   world.pass(60);
@@ -85,16 +88,16 @@ TEST(Stalls, ReportComesOncePerInterval) {
   world.pass(30);
   world.submit(0, allreduce("b"));
   EXPECT_TRUE(world.decide().empty());
-  EXPECT_EQ(world.root.next_deadline(), world.now + seconds(30));
+  world.expect_deadline(world.now + seconds(30));
   world.pass(30);
   EXPECT_THAT(world.decide_one<StallReport>().text, AllOf(HasSubstr("allreduce a"), Not(HasSubstr("allreduce b:"))));
   world.submit(1, allreduce("a"));
   world.submit(1, allreduce("b"));
   world.plans();
-  EXPECT_EQ(world.root.next_deadline(), kNever);
+  world.expect_deadline(kNever);
 }
 
-TEST(Stalls, GroupWithoutItsOtherMembersIsReported) {
+TEST_P(Stalls, GroupWithoutItsOtherMembersIsReported) {
   Simulation world(2);
   world.submit_all(in_group("g", 3, allreduce("x")));
   world.submit_all(in_group("g", 3, allreduce("y")));
@@ -105,7 +108,7 @@ TEST(Stalls, GroupWithoutItsOtherMembersIsReported) {
                 "are complete)"));
 }
 
-TEST(Stalls, TooLongAStallShutsDownAndMarksTheOffenders) {
+TEST_P(Stalls, TooLongAStallShutsDownAndMarksTheOffenders) {
   CoordinatorSettings settings;
   settings.stall_shutdown = seconds(90);
   Simulation world(3, settings);
@@ -113,7 +116,7 @@ TEST(Stalls, TooLongAStallShutsDownAndMarksTheOffenders) {
   world.submit(1, allreduce("a"));
   world.pass(60);
   EXPECT_THAT(world.decide_one<StallReport>().text, Not(HasSubstr("!")));
-  EXPECT_EQ(world.root.next_deadline(), world.now + seconds(30));
+  world.expect_deadline(world.now + seconds(30));
   world.pass(30);
   std::vector<Decision> decisions = world.decide();
   ASSERT_EQ(decisions.size(), 2u);
@@ -123,7 +126,7 @@ TEST(Stalls, TooLongAStallShutsDownAndMarksTheOffenders) {
   EXPECT_THAT(std::get<ShutdownNotice>(decisions[1]).reason, HasSubstr("stalled for more than 90.0 s"));
 }
 
-TEST(Stalls, ShutdownTimeBelowTheWarningTimeIsIgnored) {
+TEST_P(Stalls, ShutdownTimeBelowTheWarningTimeIsIgnored) {
   CoordinatorSettings settings;
   settings.stall_shutdown = seconds(10);
   Simulation world(2, settings);
@@ -134,13 +137,13 @@ TEST(Stalls, ShutdownTimeBelowTheWarningTimeIsIgnored) {
   EXPECT_TRUE(std::holds_alternative<StallReport>(decisions[0]));
 }
 
-TEST(Stalls, CheckCanBeSwitchedOff) {
+TEST_P(Stalls, CheckCanBeSwitchedOff) {
   CoordinatorSettings settings;
   settings.stall_check = false;
   settings.stall_shutdown = seconds(100);
   Simulation world(2, settings);
   world.submit(0, allreduce("a"));
-  EXPECT_EQ(world.root.next_deadline(), kNever);
+  world.expect_deadline(kNever);
   world.pass(1e6);
   EXPECT_TRUE(world.decide().empty());
 }
@@ -151,10 +154,13 @@ CoordinatorSettings with_timeout(double limit) {
   return settings;
 }
 
-TEST(Timeout, OldRequestsFailAndNameTheMissingRanks) {
+class Timeout : public InEveryTree {};
+INSTANTIATE_TEST_SUITE_P(Trees, Timeout, testing::ValuesIn(all_shapes()), name_of_shape);
+
+TEST_P(Timeout, OldRequestsFailAndNameTheMissingRanks) {
   Simulation world(3, with_timeout(30));
   world.submit(0, allreduce("a"));
-  EXPECT_EQ(world.root.next_deadline(), world.now + seconds(30));
+  world.expect_deadline(world.now + seconds(30));
   world.pass(10);
   world.submit(1, allreduce("b"));
   world.pass(20);
@@ -165,10 +171,10 @@ TEST(Timeout, OldRequestsFailAndNameTheMissingRanks) {
       plan.error_text,
       "timed out after 30.0 s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS): allreduce a: rank 0 waits since 30.0 s; missing: "
       "ranks 1-2; rank 1 waits in allreduce b since 20.0 s; rank 2 has not submitted anything yet");
-  EXPECT_EQ(world.root.next_deadline(), world.now + seconds(10));
+  world.expect_deadline(world.now + seconds(10));
 }
 
-TEST(Timeout, LateRanksGetTheSameErrorOnce) {
+TEST_P(Timeout, LateRanksGetTheSameErrorOnce) {
   Simulation world(3, with_timeout(30));
   world.submit(0, allreduce("a"));
   world.pass(30);
@@ -179,11 +185,11 @@ TEST(Timeout, LateRanksGetTheSameErrorOnce) {
     ASSERT_EQ(names_of(plans), (Names{{"a"}}));
     EXPECT_EQ(plans[0].error_text, text);
   }
-  EXPECT_EQ(world.root.next_deadline(), kNever);
+  world.expect_deadline(kNever);
   EXPECT_EQ(world.run(allreduce("a")).error, Code::ok) << "the next attempt is a new one";
 }
 
-TEST(Timeout, LateRankTakesTheNextAttemptAlong) {
+TEST_P(Timeout, LateRankTakesTheNextAttemptAlong) {
   Simulation world(2, with_timeout(30));
   world.submit(0, allreduce("a"));
   world.pass(30);
@@ -195,7 +201,7 @@ TEST(Timeout, LateRankTakesTheNextAttemptAlong) {
   EXPECT_EQ(world.run(allreduce("a")).error, Code::ok);
 }
 
-TEST(Timeout, JoinOfAllForgetsWhatRanksOwe) {
+TEST_P(Timeout, JoinOfAllForgetsWhatRanksOwe) {
   Simulation world(2, with_timeout(30));
   world.submit(0, allreduce("a"));
   world.pass(30);
@@ -204,7 +210,7 @@ TEST(Timeout, JoinOfAllForgetsWhatRanksOwe) {
   EXPECT_EQ(world.run(allreduce("a")).error, Code::ok);
 }
 
-TEST(Timeout, CachedNamesFailLikewise) {
+TEST_P(Timeout, CachedNamesFailLikewise) {
   Simulation world(2, with_timeout(30));
   world.run(allreduce("a"));
   world.submit(0, allreduce("a"));
@@ -215,7 +221,7 @@ TEST(Timeout, CachedNamesFailLikewise) {
   EXPECT_EQ(world.run(allreduce("a")).error, Code::ok);
 }
 
-TEST(Timeout, RankThatSubmitsWhileTheErrorLingersSharesIt) {
+TEST_P(Timeout, RankThatSubmitsWhileTheErrorLingersSharesIt) {
   CoordinatorSettings settings = with_timeout(30);
   settings.tuning.cycle_time_ms = 1000;
   Simulation world(2, settings);
@@ -230,24 +236,25 @@ TEST(Timeout, RankThatSubmitsWhileTheErrorLingersSharesIt) {
   EXPECT_EQ(world.plans().at(0).error, Code::ok);
 }
 
-TEST(Timeout, WaitingForAJoinIsNotAStall) {
+TEST_P(Timeout, WaitingForAJoinIsNotAStall) {
   Simulation world(2, with_timeout(30));
   world.submit(0, join());
-  EXPECT_EQ(world.root.next_deadline(), kNever);
+  world.expect_deadline(kNever);
 }
 
 TEST(FindStalls, TellsMissingRanksOfOldEntriesOldestFirst) {
-  RequestTable table(3);
+  Subtrees tree = Subtrees::of_single_ranks(3);
+  RequestTable table(tree);
   RankSet joined(3);
   TimePoint start{};
-  std::vector<int32_t> members{0, 1, 2};
+  Members members(tree, {0, 1, 2});
   auto open = [&](const char* name, int32_t rank, TimePoint since) {
     Entry& entry = table.find_or_add({kWorldSet, name});
     table.open(entry, members, since);
     entry.submitted.insert(Rank{rank});
     entry.submissions.push_back({.rank = Rank{rank},
+                                 .child = Child{rank},
                                  .request = std::make_shared<const Request>(allreduce(name)),
-                                 .device = kHost,
                                  .since = since});
     return &entry;
   };

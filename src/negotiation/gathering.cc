@@ -1,0 +1,148 @@
+#include "negotiation/gathering.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace hvd {
+
+Status broken(Rank rank, std::string_view what) {
+  return {Code::unknown, fmt::format("rank {} broke the negotiation protocol: {}", index_of(rank), what)};
+}
+
+Gathering::Gathering(int32_t world_size, Subtrees tree)
+    : tree_(std::move(tree)), sets_(world_size), table_(tree_), joins_(world_size) {
+  world_ = &members_.emplace(kWorldSet, Members(tree_, *sets_.ranks(kWorldSet))).first->second;
+}
+
+const Members* Gathering::find(int32_t process_set) const {
+  auto found = members_.find(process_set);
+  return found == members_.end() ? nullptr : &found->second;
+}
+
+bool Gathering::precedes_removal(int32_t process_set, uint64_t position) const {
+  if (removals_.empty()) return false;
+  auto removal = removals_.find(process_set);
+  return removal != removals_.end() && position < removal->second.message;
+}
+
+uint64_t Gathering::removed_in(int32_t process_set) const {
+  auto removal = removals_.find(process_set);
+  return removal == removals_.end() ? 0 : removal->second.message;
+}
+
+Status Gathering::check(const Entry& entry, const Submission& submission) const {
+  const NameKey& key = entry.key;
+  const Members* set = members(key.process_set);
+  if (set == nullptr) {
+    return broken(submission.rank, fmt::format("{} is for the unknown process set {}", key.name, key.process_set));
+  }
+  if (submission.some == nullptr && !tree_.is_single(submission.child)) return check_whole(entry, submission, *set);
+  if (submission.some == nullptr) return check_rank(entry, submission, submission.rank);
+  for (int32_t rank : *submission.some) {
+    if (Status status = check_rank(entry, submission, Rank{rank}); !status.ok()) return status;
+  }
+  return {};
+}
+
+// Nothing is asked about each rank: a whole subtree must cost no more than a rank.
+Status Gathering::check_whole(const Entry& entry, const Submission& submission, const Members& members) const {
+  const NameKey& key = entry.key;
+  if (members.below(submission.child) == 0) {
+    return broken(submission.rank,
+                  fmt::format("{} is for process set {}, which no rank below it is in", key.name, key.process_set));
+  }
+  if (entry.submitted.contains_whole(submission.child)) {
+    return broken(submission.rank, fmt::format("{} was submitted twice", key.name));
+  }
+  if (entry.submitted.is_by_child() && !leaves_out_joined(submission, key.process_set)) return {};
+  std::vector<int32_t> ranks = ranks_of(submission, key.process_set, false);
+  if (ranks.empty()) return broken(submission.rank, fmt::format("{} was submitted by nobody", key.name));
+  for (int32_t rank : ranks) {
+    if (Status status = check_rank(entry, submission, Rank{rank}); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Gathering::check_rank(const Entry& entry, const Submission& submission, Rank rank) const {
+  const NameKey& key = entry.key;
+  if (key.process_set != kWorldSet && !sets_.contains(key.process_set, rank)) {
+    return broken(rank, fmt::format("{} is for process set {}, which it is not in", key.name, key.process_set));
+  }
+  if (entry.submitted.contains(rank)) return broken(rank, fmt::format("{} was submitted twice", key.name));
+  bool may_submit =
+      key.process_set != kWorldSet || manages_sets(submission.request->kind) || !joins_.ranks().contains(rank);
+  if (may_submit) return {};
+  return broken(rank, fmt::format("{} was submitted after the rank had joined", key.name));
+}
+
+bool Gathering::leaves_out_joined(const Submission& submission, int32_t process_set) const {
+  return process_set == kWorldSet && !joins_.ranks().empty() && !manages_sets(submission.request->kind);
+}
+
+std::vector<int32_t> Gathering::ranks_of(const Submission& submission, int32_t process_set,
+                                         bool precedes_removal) const {
+  if (submission.some != nullptr) return *submission.some;
+  if (tree_.is_single(submission.child)) return {index_of(submission.rank)};
+  const Members* set = precedes_removal ? &removals_.at(process_set).members : members(process_set);
+  bool without_joined = leaves_out_joined(submission, process_set);
+  std::vector<int32_t> ranks;
+  for (int32_t rank : tree_.ranks(submission.child)) {
+    if (set == nullptr || !std::binary_search(set->ranks.begin(), set->ranks.end(), rank)) continue;
+    if (!without_joined || !joins_.ranks().contains(Rank{rank})) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void Gathering::record(Entry& entry, Submission&& submission, bool precedes_removal) {
+  Child child = submission.child;
+  int32_t set = entry.key.process_set;
+  bool as_child = submission.some == nullptr && entry.members != nullptr && !precedes_removal &&
+                  entry.submitted.is_by_child() && (tree_.is_single(child) || !leaves_out_joined(submission, set));
+  if (as_child) {
+    entry.submitted.insert_whole(child, entry.members->below(child));
+    submission.rank = entry.members->lowest_below(child);
+  } else {
+    std::vector<int32_t> ranks = ranks_of(submission, set, precedes_removal);
+    for (int32_t rank : ranks) entry.submitted.insert(Rank{rank});
+    if (!ranks.empty()) submission.rank = Rank{ranks.front()};
+  }
+  entry.submissions.push_back(std::move(submission));
+}
+
+bool Gathering::pay(Entry& entry, const Submission& submission) {
+  if (entry.owing.empty()) return false;
+  bool paid = false;
+  if (submission.some == nullptr) {
+    for (int32_t rank : tree_.ranks(submission.child)) paid |= entry.owing.erase(Rank{rank});
+  } else {
+    for (int32_t rank : *submission.some) paid |= entry.owing.erase(Rank{rank});
+  }
+  return paid;
+}
+
+bool Gathering::is_complete(const Entry& entry) const {
+  if (entry.submitted.size() == entry.set_size) return true;
+  const RankSet& joined = joins_.ranks();
+  if (joined.empty() || entry.submitted.size() + joined.size() < entry.set_size || !excuses_joined(entry)) return false;
+  return missing_ranks(entry, joined).empty();
+}
+
+int32_t Gathering::add_set(const std::vector<int32_t>& ranks) {
+  int32_t id = sets_.add(ranks);
+  members_.emplace(id, Members(tree_, ranks));
+  return id;
+}
+
+void Gathering::remove_set(int32_t process_set) {
+  auto found = members_.find(process_set);
+  assert(found != members_.end());
+  table_.forgive(process_set);
+  removals_[process_set] = {.message = UINT64_MAX, .members = std::move(found->second)};
+  members_.erase(found);
+  sets_.remove(process_set);
+}
+
+}  // namespace hvd

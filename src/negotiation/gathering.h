@@ -1,0 +1,84 @@
+// What the ranks below a node of the negotiation tree have submitted, and the rules about who may submit what and when:
+// process sets, joins, what crossed a removal or a failure. The root (Readiness) and every Aggregator gather alike.
+//
+// Positions. Whoever submits something has processed the down messages up to some number, its position. It decides what
+// a submission means that crossed a down message on its way:
+//   - below the message that failed the name: that message failed it, there is nothing left to do;
+//   - below the message that removed the process set: it was for the set that is gone.
+// Thread rule: one caller at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "model/process_sets.h"
+#include "negotiation/joins.h"
+#include "negotiation/request_table.h"
+#include "negotiation/subtrees.h"
+
+namespace hvd {
+
+// The rank does what a Negotiator that follows the plans does not do.
+Status broken(Rank rank, std::string_view what);
+
+class Gathering {
+ public:
+  Gathering(int32_t world_size, Subtrees tree);
+
+  // Was it submitted before the rank knew that the name has failed, or that the set is gone?
+  bool precedes_failure(const Entry& entry, uint64_t position) const { return position < entry.failed_in; }
+  bool precedes_removal(int32_t process_set, uint64_t position) const;
+
+  // Not ok: a Negotiator that follows the plans does not submit this.
+  Status check(const Entry& entry, const Submission& submission) const;
+  // Takes the submission in.
+  void record(Entry& entry, Submission&& submission, bool precedes_removal = false);
+  // Whoever the submission speaks for owes nothing any more. True: some of them did.
+  bool pay(Entry& entry, const Submission& submission);
+  // All members below this node have submitted, or are excused by having joined.
+  bool is_complete(const Entry& entry) const;
+  // All ranks a submission speaks for; of those of the set before it was removed if it precedes that.
+  std::vector<int32_t> ranks_of(const Submission& submission, int32_t process_set, bool precedes_removal) const;
+
+  // Takes effect for all that is submitted from now on; returns the id of the set.
+  int32_t add_set(const std::vector<int32_t>& ranks);
+  // The set is gone, and every rank learns it by a message to come; then removal_sent() tells its number.
+  void remove_set(int32_t process_set);
+  void removal_sent(int32_t process_set, uint64_t message) { removals_.at(process_set).message = message; }
+  // The message that removed the set of this id the last time; 0: none did.
+  uint64_t removed_in(int32_t process_set) const;
+
+  // Null: no such set.
+  const Members* members(int32_t process_set) const { return process_set == kWorldSet ? world_ : find(process_set); }
+  const ProcessSets& sets() const { return sets_; }
+  const Subtrees& tree() const { return tree_; }
+  RequestTable& table() { return table_; }
+  const RequestTable& table() const { return table_; }
+  Joins& joins() { return joins_; }
+  const RankSet& joined() const { return joins_.ranks(); }
+
+ private:
+  struct Removal {
+    uint64_t message = UINT64_MAX;  // not sent yet
+    Members members;
+  };
+
+  bool leaves_out_joined(const Submission& submission, int32_t process_set) const;
+  Status check_whole(const Entry& entry, const Submission& submission, const Members& members) const;
+  Status check_rank(const Entry& entry, const Submission& submission, Rank rank) const;
+
+  const Members* find(int32_t process_set) const;
+
+  Subtrees tree_;
+  ProcessSets sets_;
+  RequestTable table_;
+  Joins joins_;
+  std::map<int32_t, Members> members_;   // by process set
+  const Members* world_;                 // of them
+  std::map<int32_t, Removal> removals_;  // process sets that existed once; their ids may be in use again
+};
+
+}  // namespace hvd

@@ -1,0 +1,158 @@
+#include "negotiation/intake.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace hvd {
+namespace {
+
+AgreedRequest shared(Request&& request) {
+  if (request.kind == Kind::add_process_set) request.process_set = kWorldSet;
+  return std::make_shared<const Request>(std::move(request));
+}
+
+Status speaks_for_another(Rank rank, Rank other) {
+  return broken(rank, fmt::format("it speaks for rank {}, which is not below it", index_of(other)));
+}
+
+// Nothing has waited since before the clock began.
+TimePoint before(TimePoint now, Duration age) { return now - std::min(age, std::max(now - TimePoint{}, Duration{})); }
+
+}  // namespace
+
+Status Intake::receive(Rank rank, ByteView message, TimePoint now, Listener& listener) {
+  Child child = gathering_.tree().child_of(rank);
+  if (child == kNoChild) return broken(rank, "it is not below this node");
+  bool is_single = gathering_.tree().is_single(child);
+  Decoder in(message);
+  while (!in.at_end()) {
+    if (is_single) {
+      read_up_item(in, item_);
+    } else {
+      read_subtree_item(in, subtree_item_, world_size_);
+    }
+    if (!in.ok()) break;
+    Status status = is_single ? take(rank, child, now, listener) : take_subtree(child, now, listener);
+    if (!status.ok()) return status;
+  }
+  if (in.ok()) return {};
+  return {Code::unknown, fmt::format("rank {} sent bytes that are not a negotiation message", index_of(rank))};
+}
+
+Status Intake::take(Rank rank, Child child, TimePoint now, Listener& listener) {
+  uint64_t position = acknowledgements_.processed_by(child);
+  switch (item_.tag) {
+    case UpTag::acknowledge: return acknowledge(child, item_.value, listener);
+    case UpTag::cached:
+      return listener.on_cached({.rank = rank, .child = child, .id = item_.value, .since = now}, position, now);
+    case UpTag::full: {
+      AgreedRequest request = shared(std::move(item_.request));
+      if (request->kind == Kind::join) {
+        int32_t joining = index_of(rank);
+        return listener.on_join({&joining, 1}, request, now);
+      }
+      Device device = request->device;
+      return listener.on_full(
+          {.rank = rank, .child = child, .request = std::move(request), .device = device, .since = now}, position, now);
+    }
+    case UpTag::shutdown: listener.on_shutdown(rank, item_.reason); return {};
+  }
+  return {};
+}
+
+Status Intake::take_subtree(Child child, TimePoint now, Listener& listener) {
+  SubtreeItem& item = subtree_item_;
+  uint64_t known = acknowledgements_.processed_by(child);
+  uint64_t position = item.knows == 0 ? known : item.knows;
+  Rank lowest{gathering_.tree().ranks(child).front()};
+  if (position < known || position > acknowledgements_.last_number()) {
+    return broken(lowest, "a request was sent by ranks that know what was never said");
+  }
+  switch (item.tag) {
+    case SubtreeTag::acknowledge: return acknowledge(child, item.value, listener);
+    case SubtreeTag::ids: return take_ids(child, position, now, listener);
+    case SubtreeTag::full:
+    case SubtreeTag::some: {
+      if (Status status = check_ranks(child); !status.ok()) return status;
+      Submission submission = submission_of(child, now);
+      if (submission.id != 0) return listener.on_cached(std::move(submission), position, now);
+      submission.request = shared(std::move(item.request));
+      submission.device = submission.request->device;
+      submission.devices = devices_of(submission, position);
+      return listener.on_full(std::move(submission), position, now);
+    }
+    case SubtreeTag::join:
+      if (Status status = check_ranks(child); !status.ok()) return status;
+      return listener.on_join(item.ranks, shared(std::move(item.request)), now);
+    case SubtreeTag::shutdown: {
+      Rank rank{static_cast<int32_t>(item.value)};
+      if (gathering_.tree().child_of(rank) != child) return speaks_for_another(lowest, rank);
+      listener.on_shutdown(rank, item.reason);
+      return {};
+    }
+    case SubtreeTag::knows:
+    case SubtreeTag::age: return {};  // they belong to the other items
+  }
+  return {};
+}
+
+Status Intake::take_ids(Child child, uint64_t position, TimePoint now, Listener& listener) {
+  const Submission whole = submission_of(child, now);
+  for (const IdRun& run : subtree_item_.runs) {
+    for (CacheId id = run.first; id - run.first < run.length; id++) {
+      Submission submission = whole;
+      submission.id = id;
+      if (Status status = listener.on_cached(std::move(submission), position, now); !status.ok()) return status;
+    }
+  }
+  return {};
+}
+
+Status Intake::acknowledge(Child child, uint64_t count, Listener& listener) {
+  uint64_t before = acknowledgements_.processed_by(child);
+  if (!acknowledgements_.advance(child, count)) {
+    return broken(Rank{gathering_.tree().ranks(child).front()}, "it acknowledged messages that were never sent");
+  }
+  listener.on_acknowledged(before, before + count);
+  return {};
+}
+
+// Those that the item lists are below the child.
+Status Intake::check_ranks(Child child) const {
+  if (subtree_item_.tag == SubtreeTag::full) return {};
+  for (int32_t rank : subtree_item_.ranks) {
+    if (gathering_.tree().child_of(Rank{rank}) == child) continue;
+    return speaks_for_another(Rank{gathering_.tree().ranks(child).front()}, Rank{rank});
+  }
+  return {};
+}
+
+// All but the request.
+Submission Intake::submission_of(Child child, TimePoint now) const {
+  const SubtreeItem& item = subtree_item_;
+  Submission submission{.rank = Rank{gathering_.tree().ranks(child).front()}, .child = child};
+  submission.since = before(now, item.age);
+  if (item.tag != SubtreeTag::some) return submission;
+  submission.rank = Rank{item.ranks.front()};
+  submission.some = std::make_shared<const std::vector<int32_t>>(item.ranks);
+  submission.id = item.value;
+  return submission;
+}
+
+DeviceMap Intake::devices_of(const Submission& submission, uint64_t position) const {
+  const std::vector<Device>& listed = subtree_item_.devices;
+  if (listed.empty()) return nullptr;
+  int32_t set = gathering_set(*submission.request);
+  bool is_late = gathering_.precedes_removal(set, position);
+  std::vector<Device> devices(static_cast<size_t>(gathering_.tree().end_rank()), kHost);
+  size_t next = 0;
+  for (int32_t rank : gathering_.ranks_of(submission, set, is_late)) {
+    devices[static_cast<size_t>(rank)] = listed[next++ % listed.size()];
+  }
+  return std::make_shared<const std::vector<Device>>(std::move(devices));
+}
+
+}  // namespace hvd

@@ -1,0 +1,58 @@
+// Reads what the children of a node in the negotiation tree say, and keeps count of what each has acknowledged: the
+// messages of Negotiators (messages.h) and of Aggregators (subtree_messages.h). The Coordinator and every Aggregator
+// listen through one. Thread rule: one caller at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/wire.h"
+#include "negotiation/acknowledgements.h"
+#include "negotiation/gathering.h"
+#include "negotiation/messages.h"
+#include "negotiation/subtree_messages.h"
+
+namespace hvd {
+
+// What a node does with it. `position`: how many down messages those had processed who submitted it. Not ok: the child
+// is broken.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual Status on_cached(Submission&& submission, uint64_t position, TimePoint now) = 0;  // without the request
+  virtual Status on_full(Submission&& submission, uint64_t position, TimePoint now) = 0;
+  virtual Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) = 0;
+  virtual void on_shutdown(Rank rank, std::string_view reason) = 0;
+  virtual void on_acknowledged(uint64_t before, uint64_t now) = 0;  // by one child
+};
+
+class Intake {
+ public:
+  Intake(int32_t world_size, const Gathering& gathering)
+      : world_size_(world_size), gathering_(gathering), acknowledgements_(gathering.tree().size()) {}
+
+  // One message of the child that the rank is below.
+  Status receive(Rank rank, ByteView message, TimePoint now, Listener& listener);
+
+  Acknowledgements& acknowledgements() { return acknowledgements_; }
+
+ private:
+  Status take(Rank rank, Child child, TimePoint now, Listener& listener);
+  Status take_subtree(Child child, TimePoint now, Listener& listener);
+  Status take_ids(Child child, uint64_t position, TimePoint now, Listener& listener);
+  Status acknowledge(Child child, uint64_t count, Listener& listener);
+  Status check_ranks(Child child) const;
+  Submission submission_of(Child child, TimePoint now) const;
+  DeviceMap devices_of(const Submission& submission, uint64_t position) const;
+
+  int32_t world_size_;
+  const Gathering& gathering_;
+  Acknowledgements acknowledgements_;
+  UpItem item_;  // kept between calls so that reading need not allocate
+  SubtreeItem subtree_item_;
+};
+
+}  // namespace hvd

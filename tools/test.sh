@@ -3,6 +3,7 @@
 #   tools/test.sh [ctest|asan|tsan|fuzz|single|parallel|packaging|launcher|testbed]...
 # Variables: SANITIZE_TESTS  regex of the C++ tests that the sanitizer builds run (default: all)
 #            RANKS           world sizes of the parallel Python tests (default: 1 2 3 4 8)
+#            HOSTS           worlds of several pretended hosts for them, ranks of each (default: 1,1 2,2 1,2,1)
 #            REPEAT          how often each C++ and parallel test is run (default: 1)
 #            FUZZ_SECONDS    time for every fuzzer (default: 10)
 set -euo pipefail
@@ -41,6 +42,10 @@ parallel_stage() {
     for ranks in ${RANKS:-1 2 3 4 8}; do
       echo "-- $ranks ranks"
       "$bin/horovodrun" -np "$ranks" "${pytest[@]}" -p no:cacheprovider tests/python/parallel
+    done
+    for hosts in ${HOSTS:-1,1 2,2 1,2,1}; do
+      echo "-- hosts with $hosts ranks"
+      "$bin/python" tests/python/placement.py "$hosts" "${pytest[@]}" -p no:cacheprovider tests/python/parallel
     done
   done
 }

@@ -3,62 +3,98 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cassert>
 
 #include "base/log.h"
 
 namespace hvd {
 namespace {
 
-constexpr Duration kLookAfterRoot = std::chrono::milliseconds(250);  // while it owes an answer
+constexpr Duration kLookAfterLeader = std::chrono::milliseconds(250);  // while it owes an answer
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
+
+bool speaks_for_several(const std::vector<std::vector<int32_t>>& below) {
+  return below.size() > 1 || (below.size() == 1 && below.front().size() > 1);
+}
 
 }  // namespace
 
 Agreement::Agreement(const World& world, const Config& config, const CoordinatorSettings& settings,
-                     Transport& transport, NegotiationObserver* observer)
-    : world_(world), config_(config), transport_(transport), negotiator_(world.size) {
-  if (world.rank == 0) coordinator_ = std::make_unique<Coordinator>(world.size, settings, observer);
+                     Transport& transport, NegotiationObserver* observer, Node node)
+    : world_(world), config_(config), transport_(transport), negotiator_(world.size), links_(std::move(node.links)) {
+  if (world.rank == 0) {
+    coordinator_ = links_ ? std::make_unique<Coordinator>(node.below, settings, observer)
+                          : std::make_unique<Coordinator>(world.size, settings, observer);
+  } else if (links_ && speaks_for_several(node.below)) {
+    AggregatorSettings limits{.hold = hold_time(settings)};
+    aggregator_ = std::make_unique<Aggregator>(world.size, node.below, limits);
+  }
+}
+
+bool Agreement::has_incoming() {
+  if (transport_.has_incoming()) return true;
+  if (!links_) return false;
+  links_->progress(Clock::now());
+  return links_->has_messages();
 }
 
 void Agreement::progress(std::vector<Decision>& decisions) {
   transport_.flush();
-  if (coordinator_) {
-    progress_root(decisions);
+  if (transport_.is_root()) {
+    progress_leader(decisions);
   } else {
     progress_member(decisions);
   }
 }
 
-void Agreement::progress_root(std::vector<Decision>& decisions) {
-  bool heard = false;
+// ---- leaders ----
+
+void Agreement::progress_leader(std::vector<Decision>& decisions) {
   TimePoint now = Clock::now();
-  auto receive = [&](int32_t rank, ByteView message) {
-    heard = true;
-    Status status = coordinator_->receive(Rank{rank}, message, now);
-    if (!status.ok()) {
-      transport_.abort(
-          {Code::unknown, fmt::format("{} sent what no rank sends: {}", transport_.rank_name(rank), status.message())});
-    }
-  };
+  ByteView message;
+  while (links_ && links_->receive_down(message)) spread(message, now, decisions);
+
   if (!negotiator_.outgoing().empty()) {
-    receive(0, negotiator_.outgoing());
+    gather(world_.rank, negotiator_.outgoing(), now);
     negotiator_.clear_outgoing();
   }
   for (int32_t peer = 1; peer < transport_.size(); peer++) {
-    ByteView message;
-    while (transport_.receive_up(peer, message)) receive(peer, message);
+    while (transport_.receive_up(peer, message)) gather(transport_.world_rank(peer), message, now);
   }
-  if (heard || now >= coordinator_->next_deadline()) decide(now, decisions);
+  if (links_) links_->receive_up([&](int32_t rank, ByteView from_below) { gather(rank, from_below, now); });
+
+  outgoing_.clear();
+  if (coordinator_ && (std::exchange(heard_, false) || now >= coordinator_->next_deadline())) {
+    if (coordinator_->decide(now, outgoing_)) spread(outgoing_, now, decisions);
+  } else if (aggregator_ && aggregator_->flush(now, outgoing_)) {
+    links_->send_up(outgoing_);
+  }
 }
 
-void Agreement::decide(TimePoint now, std::vector<Decision>& decisions) {
-  outgoing_.clear();
-  if (!coordinator_->decide(now, outgoing_)) return;
-  transport_.send(outgoing_);
-  Status status = negotiator_.receive(outgoing_, decisions);
-  assert(status.ok());
+// What a rank, or a leader below, says on its way up.
+void Agreement::gather(int32_t rank, ByteView message, TimePoint now) {
+  if (!coordinator_ && !aggregator_) return links_->send_up(message);
+  heard_ = true;
+  Status status =
+      coordinator_ ? coordinator_->receive(Rank{rank}, message, now) : aggregator_->receive(Rank{rank}, message, now);
+  if (status.ok()) return;
+  transport_.abort(
+      {Code::unknown, fmt::format("{} sent what no rank sends: {}", transport_.rank_name(rank), status.message())});
 }
+
+// What the root says on its way down.
+void Agreement::spread(ByteView message, TimePoint now, std::vector<Decision>& decisions) {
+  if (aggregator_) {
+    if (Status status = aggregator_->follow(message, now); !status.ok()) {
+      return transport_.abort({Code::unknown, fmt::format("{} sent what no coordinator sends: {}",
+                                                          transport_.rank_name(0), status.message())});
+    }
+  }
+  transport_.send(message);
+  if (links_) links_->send_down(message);
+  hear(message, decisions);
+}
+
+// ---- everybody ----
 
 void Agreement::progress_member(std::vector<Decision>& decisions) {
   if (!negotiator_.outgoing().empty()) {
@@ -66,23 +102,43 @@ void Agreement::progress_member(std::vector<Decision>& decisions) {
     negotiator_.clear_outgoing();
   }
   ByteView message;
-  while (transport_.receive_down(message)) {
-    Status status = negotiator_.receive(message, decisions);
-    if (!status.ok()) {
-      transport_.abort({Code::unknown, fmt::format("{} sent what no coordinator sends: {}", transport_.rank_name(0),
-                                                   status.message())});
-    }
-  }
+  while (transport_.receive_down(message)) hear(message, decisions);
+}
+
+void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
+  Status status = negotiator_.receive(message, decisions);
+  if (status.ok()) return;
+  transport_.abort(
+      {Code::unknown, fmt::format("{} sent what no coordinator sends: {}", transport_.rank_name(0), status.message())});
 }
 
 TimePoint Agreement::next_deadline() const {
-  TimePoint retry = transport_.has_unsent() ? Clock::now() + kRetryFullRing : kNever;
-  if (coordinator_) return std::min(retry, coordinator_->next_deadline());
-  if (!transport_.is_unread()) return retry;
-  return std::min(retry, Clock::now() + kLookAfterRoot);
+  TimePoint next = transport_.has_unsent() ? Clock::now() + kRetryFullRing : kNever;
+  if (spans_hosts()) next = std::min(next, next_beat_);
+  if (links_) next = std::min(next, links_->next_deadline());
+  if (aggregator_) next = std::min(next, aggregator_->next_deadline());
+  if (coordinator_) return std::min(next, coordinator_->next_deadline());
+  return transport_.is_unread() ? std::min(next, Clock::now() + kLookAfterLeader) : next;
 }
 
-void Agreement::watch_root() {
+TimePoint Agreement::keep_alive(TimePoint now) {
+  if (!spans_hosts()) return kNever;
+  if (now >= next_beat_) {
+    transport_.beat();
+    // Who was away for long judges nobody (find_silent), so the others are looked at well before they count as silent.
+    next_beat_ = now + seconds(std::min(config_.heartbeat_time, config_.silence_time / 4));
+    if (!transport_.expects_departures()) {
+      if (Status status = transport_.find_silent(now, seconds(config_.silence_time)); !status.ok()) {
+        transport_.abort(status);
+      }
+    }
+  }
+  if (!links_) return next_beat_;
+  links_->progress(now);
+  return std::min(next_beat_, links_->next_deadline());
+}
+
+void Agreement::watch_leader() {
   if (!transport_.is_unread()) {
     unread_since_ = kNever;
     return;
@@ -90,20 +146,24 @@ void Agreement::watch_root() {
   TimePoint now = Clock::now();
   if (unread_since_ == kNever) {
     unread_since_ = now;
-    next_root_warning_ = now + seconds(config_.stall_warning_time);
+    next_warning_ = now + seconds(config_.stall_warning_time);
   }
   auto text = [&] {
     return fmt::format("{} has not looked at the requests of {} for {:.1f} s; is it stopped?",
                        transport_.rank_name(transport_.world_rank(0)), transport_.rank_name(world_.rank),
                        seconds_of(now - unread_since_));
   };
-  if (config_.stall_check && now >= next_root_warning_) {
+  if (config_.stall_check && now >= next_warning_) {
     log_warning("{}", text());
-    next_root_warning_ = now + seconds(config_.stall_warning_time);
+    next_warning_ = now + seconds(config_.stall_warning_time);
   }
   if (config_.collective_timeout > 0 && now >= unread_since_ + seconds(config_.collective_timeout)) {
     transport_.abort({Code::unknown, text() + " (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS)"});
   }
+}
+
+void Agreement::leave(TimePoint until) {
+  if (links_) links_->leave(until);
 }
 
 }  // namespace hvd

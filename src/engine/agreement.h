@@ -1,5 +1,8 @@
-// How this rank comes to decisions with the others: its place in the negotiation. Every rank has a Negotiator; the root
-// also has the Coordinator. Requests go to the root through the transport, decisions come back the same way.
+// How this rank comes to decisions with the others: its place in the tree of the negotiation. Every rank has a
+// Negotiator. The ranks of a host speak to its leader through shared memory; a leader gathers what its host and the
+// hosts below say (Aggregator) and speaks to the leader above over a control link; the leader of the first host is the
+// root and decides (Coordinator). Decisions take the same way down.
+// In worlds that span hosts it also keeps the heart beating: of this process, and of the links.
 // Used by the engine. Thread rule: the thread that drives.
 #pragma once
 
@@ -8,9 +11,11 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/host_links.h"
 #include "model/config.h"
 #include "model/plan.h"
 #include "model/world.h"
+#include "negotiation/aggregator.h"
 #include "negotiation/coordinator.h"
 #include "negotiation/negotiator.h"
 #include "transport/transport.h"
@@ -19,36 +24,57 @@ namespace hvd {
 
 class Agreement {
  public:
+  // What the leader of a host has in a world of several.
+  struct Node {
+    std::unique_ptr<HostLinks> links;         // null: a single host, or not the leader
+    std::vector<std::vector<int32_t>> below;  // ranks below each child, as Coordinator and Aggregator want them
+  };
   // `observer` sees the negotiation at the root; it and the rest must outlive this.
   Agreement(const World& world, const Config& config, const CoordinatorSettings& settings, Transport& transport,
-            NegotiationObserver* observer);
+            NegotiationObserver* observer, Node node);
 
   void announce(const Request& request) { negotiator_.announce(request); }
   void announce_shutdown(std::string reason) { negotiator_.announce_shutdown(std::move(reason)); }
 
   // Passes on what has been announced and what has arrived; appends what has been decided.
   void progress(std::vector<Decision>& decisions);
-  bool has_incoming() const { return transport_.has_incoming(); }  // cheap
+  bool has_incoming();                                                  // is there anything to pass on?
+  bool has_unread() const { return links_ && links_->has_messages(); }  // read from a link, and not passed on yet
   // When progress() must run although nothing arrives.
   TimePoint next_deadline() const;
-  // A root that does not read is reported, and given up after the collective time-out: the coordinator explains who is
-  // missing, unless it is the root that is stuck.
-  void watch_root();
+  // What must go on also while a collective takes long, and after a failure, which is spread here. Returns when it
+  // wants to be called again.
+  TimePoint keep_alive(TimePoint now);
+  // A leader that does not read is reported, and given up after the collective time-out: the coordinator explains who
+  // is missing, unless the leader is stuck.
+  void watch_leader();
+  // Tells the peers on other hosts that this rank leaves in order.
+  void leave(TimePoint until);
+  void list_descriptors(std::vector<int>& into) const {  // any thread
+    if (links_) links_->list_descriptors(into);
+  }
   Coordinator* coordinator() const { return coordinator_.get(); }  // null: this rank is not the root
 
  private:
-  void progress_root(std::vector<Decision>& decisions);
+  bool spans_hosts() const { return !world_.host_of.empty(); }
+  void progress_leader(std::vector<Decision>& decisions);
   void progress_member(std::vector<Decision>& decisions);
-  void decide(TimePoint now, std::vector<Decision>& decisions);
+  void gather(int32_t rank, ByteView message, TimePoint now);
+  void spread(ByteView message, TimePoint now, std::vector<Decision>& decisions);
+  void hear(ByteView message, std::vector<Decision>& decisions);
 
   const World& world_;
   const Config& config_;
   Transport& transport_;
   Negotiator negotiator_;
-  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<HostLinks> links_;
+  std::unique_ptr<Coordinator> coordinator_;  // root
+  std::unique_ptr<Aggregator> aggregator_;    // leaders below it with more than one rank to speak for
   Bytes outgoing_;
-  TimePoint unread_since_ = kNever;  // the root has not read our requests since
-  TimePoint next_root_warning_{};
+  bool heard_ = false;  // since the root decided last
+  TimePoint next_beat_{};
+  TimePoint unread_since_ = kNever;  // the leader has not read our requests since
+  TimePoint next_warning_{};
 };
 
 }  // namespace hvd

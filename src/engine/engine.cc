@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "engine/check_operation.h"
 #include "engine/settings.h"
+#include "model/host_tree.h"
 
 namespace hvd {
 namespace {
@@ -53,17 +54,21 @@ class Engine::Recorder : public NegotiationObserver {
 Engine::Engine(const World& world, const Config& config)
     : world_(world), config_(config), crowded_(is_crowded(world)) {}
 
-Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, HostGroup group) {
+Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, WorldGroup group) {
   std::unique_ptr<Engine> engine(new Engine(world, config));
   if (Status status = engine->open(std::move(group)); !status.ok()) return status;
   return engine;
 }
 
-Status Engine::open(HostGroup group) {
-  CoordinatorSettings settings = coordinator_settings(config_, group);
-  auto transport = Transport::create(std::move(group), transport_settings(world_, config_));
+Status Engine::open(WorldGroup group) {
+  CoordinatorSettings settings = coordinator_settings(config_, group.host);
+  is_homogeneous_ = group.is_homogeneous;
+  auto transport = Transport::create(std::move(group.host), transport_settings(world_, config_));
   if (!transport.ok()) return transport.status();
   transport_ = std::move(*transport);
+  if (Status status = attach_mesh(group); !status.ok()) return status;
+  auto node = make_node(group);
+  if (!node.ok()) return node.status();
   auto executor = Executor::create(world_, config_, *transport_, *operations_,
                                    [this](const SubmissionRef& submission) { on_done(submission); });
   if (!executor.ok()) {
@@ -77,7 +82,8 @@ Status Engine::open(HostGroup group) {
     }
   }
   recorder_ = std::make_unique<Recorder>(*executor_);
-  agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, recorder_.get());
+  agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, recorder_.get(), std::move(*node));
+  transport_->set_chores([this](TimePoint now) { return agreement_->keep_alive(now); });
   if (world_.rank == 0) {
     if (settings.stall_shutdown > Duration{} && settings.stall_shutdown < settings.stall_warning) {
       log_warning("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ignored: it is less than HOROVOD_STALL_CHECK_TIME_SECONDS");
@@ -90,6 +96,37 @@ Status Engine::open(HostGroup group) {
   }
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   return {};
+}
+
+Status Engine::attach_mesh(WorldGroup& group) {
+  if (group.hosts.empty()) return {};
+  auto mesh = Mesh::create([this](int32_t peer, const Status& status) {
+    if (transport_->expects_departures()) return;
+    transport_->abort({Code::peer_lost, fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message())});
+  });
+  if (!mesh.ok()) return mesh.status();
+  for (auto& [peer, streams] : group.streams) (*mesh)->add(peer, std::move(streams));
+  (*mesh)->set_dialer(std::move(group.dialer));
+  return transport_->attach(std::move(*mesh));
+}
+
+Result<Agreement::Node> Engine::make_node(WorldGroup& group) {
+  Agreement::Node node;
+  if (group.hosts.empty() || !transport_->is_root()) return node;
+  std::vector<std::vector<int32_t>> ranks;
+  for (const HostRecord& host : group.hosts) {
+    std::vector<int32_t>& of_host = ranks.emplace_back();
+    for (const HostRecord::Rank& rank : host.ranks) of_host.push_back(rank.rank);
+  }
+  node.below = ranks_below(world_.host_of[static_cast<size_t>(world_.rank)], ranks);
+  std::vector<HostLinks::Child> children;
+  for (auto& [host, link] : group.children) {
+    children.push_back({ranks[static_cast<size_t>(host)].front(), std::move(link)});
+  }
+  auto links = HostLinks::create(*transport_, std::move(group.parent), std::move(children));
+  if (!links.ok()) return links.status();
+  node.links = std::move(*links);
+  return node;
 }
 
 Engine::~Engine() { shutdown(); }
@@ -140,14 +177,14 @@ void Engine::drive(Done&& done, TimePoint until) {
              (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
     };
     if (Status status = transport_->wait_until(something, next); !status.ok()) end(status);
-    agreement_->watch_root();
+    agreement_->watch_leader();
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;
   // A user thread that waited a moment ago is likely to be back before a bell could wake the engine thread.
   TimePoint now = Clock::now();
   if (driver_waits_) waited_at_ = now;
-  bool left_over = transport_->leave(now < waited_at_ + kBackSoon);
+  bool left_over = transport_->leave(now < waited_at_ + kBackSoon) || agreement_->has_unread();
   // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
   int64_t deadline = ticks_of(next_deadline());
   bool is_new_deadline =
@@ -249,6 +286,7 @@ void Engine::run(const std::stop_token& stop) {
 
 bool Engine::progress() {
   if (!ended_ && transport_->failed()) end(transport_->failure());
+  if (!world_.host_of.empty()) agreement_->keep_alive(Clock::now());
   if (inbox_filled_.load(std::memory_order_acquire)) {
     std::lock_guard lock(inbox_mutex_);
     taken_.swap(inbox_);
@@ -360,9 +398,16 @@ void Engine::shutdown() {
     turn_.notify_all();
   }
   thread_.join();
+  agreement_->leave(Clock::now() + kGoodbyePatience);
   end({Code::unknown, "Horovod has been shut down"});
   executor_->drain();
   executor_->set_timeline(nullptr);
+}
+
+std::vector<int> Engine::descriptors() const {
+  std::vector<int> fds = transport_->descriptors();
+  agreement_->list_descriptors(fds);
+  return fds;
 }
 
 // ---- timeline ----

@@ -23,8 +23,8 @@
 #include "engine/timeline.h"
 #include "engine/tuner.h"
 #include "model/config.h"
-#include "model/host_group.h"
 #include "model/world.h"
+#include "rendezvous/world_meeting.h"
 #include "transport/transport.h"
 
 namespace hvd {
@@ -32,7 +32,7 @@ namespace hvd {
 class Engine {
  public:
   // Forms the engine on ranks that have met.
-  static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, HostGroup group);
+  static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, WorldGroup group);
   ~Engine();  // ends communication on all ranks, see shutdown()
 
   // Checks and takes the operations; with several they form a group. `wait_follows`: the caller is about to wait().
@@ -45,18 +45,21 @@ class Engine {
   void shutdown();
 
   const World& world() const { return world_; }
-  bool is_homogeneous() const { return true; }
+  bool is_homogeneous() const { return is_homogeneous_; }
   const std::shared_ptr<OperationTable>& operations() const { return operations_; }  // outlives the engine
   const Executor& executor() const { return *executor_; }
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
-  std::vector<int> descriptors() const { return transport_->descriptors(); }
+  // Descriptors that a forked child must close.
+  std::vector<int> descriptors() const;
 
  private:
   class Recorder;  // hands what the coordinator sees to the timeline
 
   Engine(const World& world, const Config& config);
-  Status open(HostGroup group);
+  Status open(WorldGroup group);
+  Status attach_mesh(WorldGroup& group);
+  Result<Agreement::Node> make_node(WorldGroup& group);
 
   // ---- driving; see the class comment ----
   void run(const std::stop_token& stop);  // the engine thread
@@ -76,6 +79,7 @@ class Engine {
   const World world_;
   const Config config_;
   const bool crowded_;
+  bool is_homogeneous_ = true;
   std::unique_ptr<Transport> transport_;
   const std::shared_ptr<OperationTable> operations_ = std::make_shared<OperationTable>();
   std::unique_ptr<Executor> executor_;

@@ -59,7 +59,13 @@ Runtime& Runtime::instance() {
 }
 
 Runtime::Runtime() {
-  ::pthread_atfork(nullptr, nullptr, [] { instance().leave_child(); });
+  ::pthread_atfork([] { instance().note_descriptors(); }, nullptr, [] { instance().leave_child(); });
+}
+
+// Connections to other hosts are opened on demand, so the list is made when it is needed.
+void Runtime::note_descriptors() {
+  std::unique_lock lock(mutex_);
+  if (engine_ != nullptr) descriptors_ = engine_->descriptors();
 }
 
 // Runs in a child that has one thread and must not wait for locks the parent's other threads held. Closing the
@@ -107,7 +113,9 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   }
   auto group = form_world(*world, *config, std::move(memory));
   if (!group.ok()) return group.status();
-  auto engine = Engine::create(*world, *config, std::move(group->host));
+  if (group->store) store_ = std::move(group->store);
+  if (group->hosts.size() > 1) world->host_of = group->host_of_rank;
+  auto engine = Engine::create(*world, *config, std::move(*group));
   if (!engine.ok()) return engine.status();
   dynamic_process_sets_ = config->dynamic_process_sets;
   return std::shared_ptr<Engine>(std::move(*engine));
@@ -123,7 +131,6 @@ Status Runtime::init(const std::vector<std::vector<int32_t>>& sets) {
     std::unique_lock lock(mutex_);
     engine_ = *engine;
     operations_ = engine_->operations();
-    descriptors_ = engine_->descriptors();
   }
   return add_static_sets(**engine, sets);
 }

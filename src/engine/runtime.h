@@ -32,13 +32,15 @@ class Runtime {
   Result<std::shared_ptr<Engine>> create_engine();
   void shutdown_locked();  // with life_mutex_ held
   Status add_static_sets(Engine& engine, const std::vector<std::vector<int32_t>>& sets);
-  void leave_child();  // in a forked child: the world is the parent's alone
+  void note_descriptors();  // before a fork
+  void leave_child();       // in a forked child: the world is the parent's alone
 
   std::mutex life_mutex_;            // one init or shutdown at a time
   mutable std::shared_mutex mutex_;  // guards what follows
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<OperationTable> operations_;
-  std::vector<int> descriptors_;  // that a forked child closes
+  std::vector<int> descriptors_;        // that a forked child closes
+  std::shared_ptr<StoreServer> store_;  // where this process hosts it: for all generations
   bool dynamic_process_sets_ = false;
   bool forked_ = false;
   uint64_t generations_ = 0;

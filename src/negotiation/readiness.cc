@@ -69,8 +69,9 @@ void Readiness::answer_late(Entry& entry, Submission&& submission, Status error,
   bool was_idle = entry.state == Entry::State::idle;
   if (was_idle && observer_ != nullptr) observer_->on_first_request(*request);
   gathering_.record(entry, std::move(submission), precedes_removal);
-  if (was_open) fail(entry, std::move(error), now);
-  if (was_idle) {
+  if (was_open) {
+    fail(entry, std::move(error), now);
+  } else if (was_idle) {
     entry.state = Entry::State::failing;
     push(&entry, std::move(request), std::move(error), -1, now);
   }

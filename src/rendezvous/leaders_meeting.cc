@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "base/joined.h"
+#include "model/host_tree.h"
 #include "net/connector.h"
 #include "net/interfaces.h"
-#include "rendezvous/host_tree.h"
 #include "rendezvous/report.h"
 
 namespace hvd {
@@ -55,7 +55,7 @@ LeadersMeeting::LeadersMeeting(HostRecord own, Generation generation, Credential
       store_(store),
       acceptor_(acceptor),
       deadline_(deadline),
-      expected_(children_of(own_.index, own_.hosts)) {}
+      expected_(place_of_host(own_.index, own_.hosts).children) {}
 
 void LeadersMeeting::connect() {
   Bytes record;
@@ -75,7 +75,7 @@ void LeadersMeeting::connect() {
 }
 
 Result<HostRecord> LeadersMeeting::find_parent() {
-  int32_t index = parent_of(own_.index);
+  int32_t index = place_of_host(own_.index, own_.hosts).parent;
   for (;;) {
     TimePoint now = Clock::now();
     auto record = store_.get(host_key(generation_, index), std::min(deadline_, now + kSlice));

@@ -44,13 +44,18 @@ void Mesh::add(int32_t peer, std::unique_ptr<Stream> stream) {
 }
 
 void Mesh::add(int32_t rank, std::vector<std::unique_ptr<Stream>> stripes) {
-  auto& peer = peers_[rank];
-  assert(peer == nullptr && !stripes.empty());
-  peer = std::make_unique<Peer>(rank, stripes.size(), segment_);
-  connect(*peer, std::move(stripes));
+  assert(!peers_.contains(rank) && !stripes.empty());
+  Peer& peer = add_peer(rank, stripes.size());
+  connect(peer, std::move(stripes));
+}
+
+Mesh::Peer& Mesh::add_peer(int32_t rank, size_t stripes) {
+  std::lock_guard lock(list_mutex_);
+  return *(peers_[rank] = std::make_unique<Peer>(rank, stripes, segment_));
 }
 
 void Mesh::connect(Peer& peer, std::vector<std::unique_ptr<Stream>> stripes) {
+  std::lock_guard lock(list_mutex_);
   peer.connections.reserve(stripes.size());  // the epoll set points into it
   for (std::unique_ptr<Stream>& stream : stripes) {
     Connection& connection = peer.connections.emplace_back();
@@ -63,13 +68,10 @@ void Mesh::connect(Peer& peer, std::vector<std::unique_ptr<Stream>> stripes) {
 }
 
 Mesh::Peer& Mesh::peer_of(int32_t rank) {
-  auto& peer = peers_[rank];
-  if (peer == nullptr) {
-    assert(dialer_ != nullptr);
-    peer = std::make_unique<Peer>(rank, 0, segment_);
-    dialer_->open(rank, Clock::now());
-  }
-  return *peer;
+  if (auto peer = peers_.find(rank); peer != peers_.end()) return *peer->second;
+  assert(dialer_ != nullptr);
+  dialer_->open(rank, Clock::now());
+  return add_peer(rank, 0);
 }
 
 bool Mesh::move_dialer() {
@@ -246,6 +248,7 @@ void Mesh::say_goodbye() {
 }
 
 void Mesh::list_descriptors(std::vector<int>& into) const {
+  std::lock_guard lock(list_mutex_);
   into.push_back(epoll_.get());
   if (dialer_ != nullptr) dialer_->list_descriptors(into);
   for (const auto& [rank, peer] : peers_) {

@@ -10,7 +10,7 @@
 // that is a loss at once. One that leaves in order says so first (say_goodbye) and closes; that is a loss only for who
 // still wants bytes of it.
 //
-// Thread rule: the thread that drives, except check_peers(), which any thread may call.
+// Thread rule: the thread that drives, except check_peers() and list_descriptors(), which any thread may call.
 #pragma once
 
 #include <atomic>
@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -86,6 +87,7 @@ class Mesh {
   };
   Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost, size_t segment);
   Peer& peer_of(int32_t rank);
+  Peer& add_peer(int32_t rank, size_t stripes);
   void connect(Peer& peer, std::vector<std::unique_ptr<Stream>> stripes);
   bool move_dialer();
   void activate(Peer& peer);
@@ -101,6 +103,7 @@ class Mesh {
   size_t segment_;
   std::unique_ptr<Dialer> dialer_;
   bool dialer_armed_ = false;
+  mutable std::mutex list_mutex_;  // peers_ and their connections are changed, and listed by others, with it
   std::map<int32_t, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> active_;       // those with something queued
   std::vector<Connection*> armed_;  // those that wake for bytes

@@ -109,6 +109,7 @@ class Transport {
   bool failed() const { return control_->failed.load(std::memory_order_relaxed) != 0; }
   // From now on a peer that leaves is no failure: the world has been shut down.
   void expect_departures() { departures_expected_ = true; }
+  bool expects_departures() const { return departures_expected_; }
   void say_goodbye();  // tell the peers that the end of this process's sockets is no failure
 
   static void relax() {  // between two looks at memory

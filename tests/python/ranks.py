@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -20,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
+
+import placement
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -104,39 +104,32 @@ class Ranks:
 
     def __init__(
         self,
-        size: int,
+        size: int | list[int],
         body: Callable[..., object],
         *args: Any,
         env: dict[str, str] | None = None,
         only: list[int] | None = None,
         limit: float = 60,
     ) -> None:
+        """`size`: the number of ranks, or those of each of several pretended hosts."""
+        hosts = [size] if isinstance(size, int) else size
         self._deadline = time.monotonic() + limit
         source = PRELUDE.format(limit=limit) + textwrap.dedent(inspect.getsource(body))
         source += f"\n{body.__name__}(*{args!r})\n"
         outside = {key: value for key, value in os.environ.items() if not key.startswith("HOROVOD_")}
         if "HOROVOD_LIBRARY" in os.environ:
             outside["HOROVOD_LIBRARY"] = os.environ["HOROVOD_LIBRARY"]
-        job = {
-            "HOROVOD_HOSTNAME": "localhost",
-            "HOROVOD_SIZE": str(size),
-            "HOROVOD_LOCAL_SIZE": str(size),
-            "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
-            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(_free_port()),
-            "_HOROVOD_SECRET_KEY": secrets.token_hex(32),
-            "PYTHONPATH": str(ROOT / "python"),
-            "PYTHONUNBUFFERED": "1",
-        }
+        job = placement.job(hosts) | {"PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"}
         self.processes = {
             rank: subprocess.Popen(
                 [sys.executable, "-c", source],
-                env={**outside, **job, "HOROVOD_RANK": str(rank), "HOROVOD_LOCAL_RANK": str(rank), **(env or {})},
+                env=outside | job | placement.place(hosts, rank) | (env or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            for rank in (range(size) if only is None else only)
+            for rank in (range(sum(hosts)) if only is None else only)
         }
         self._output = {rank: _Stream(_pipe(process.stdout)) for rank, process in self.processes.items()}
         self._errors = {rank: _Stream(_pipe(process.stderr)) for rank, process in self.processes.items()}
@@ -183,7 +176,7 @@ class Ranks:
         )
 
 
-def run_ranks(size: int, body: Callable[..., object], *args: Any, **options: Any) -> list[Ended]:
+def run_ranks(size: int | list[int], body: Callable[..., object], *args: Any, **options: Any) -> list[Ended]:
     """Run `body(*args)` on all ranks to the end; options are those of Ranks. AssertionError unless all succeed."""
     with Ranks(size, body, *args, **options) as ranks:
         ended = ranks.wait()
@@ -194,10 +187,3 @@ def run_ranks(size: int, body: Callable[..., object], *args: Any, **options: Any
 def _pipe(stream: IO[str] | None) -> IO[str]:
     assert stream is not None
     return stream
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -50,7 +50,7 @@ TEST(Backends, ADeviceNobodyServesIsAnErrorAndNotAHang) {
 
 TEST(Backends, AMissingLibraryIsNamed) {
   test::run_groups(1, test::Where::threads, [](HostGroup group) {
-    auto engine = Engine::create({}, with_backend("/nowhere/libnothing.so"), std::move(group));
+    auto engine = Engine::create({}, with_backend("/nowhere/libnothing.so"), WorldGroup{.host = std::move(group)});
     ASSERT_FALSE(engine.ok());
     EXPECT_THAT(std::string(engine.status().message()), testing::HasSubstr("/nowhere/libnothing.so"));
   });

@@ -9,8 +9,8 @@
 #include <functional>
 #include <numeric>
 
+#include "model/host_tree.h"
 #include "net/key.h"
-#include "rendezvous/host_tree.h"
 #include "rendezvous/store_server.h"
 #include "rendezvous/world.h"
 #include "transport/shared_memory.h"
@@ -154,7 +154,7 @@ TEST_P(Shapes, EveryRankKnowsAllAndReachesItsPeers) {
     for (auto& [peer, stripes] : group->streams) EXPECT_EQ(stripes.size(), static_cast<size_t>(shape.streams));
     EXPECT_EQ(group->parent != nullptr, config.local_rank == 0 && config.cross_rank > 0);
     EXPECT_EQ(group->children.size(),
-              config.local_rank == 0 ? children_of(config.cross_rank, config.cross_size).size() : 0u);
+              config.local_rank == 0 ? place_of_host(config.cross_rank, config.cross_size).children.size() : 0u);
     exchange(*group, config.rank);
     pass_messages(*group);
   });
@@ -283,19 +283,6 @@ TEST(World, RankZeroMustLeadTheFirstHost) {
   auto world = world_from_config(config, Generation{0});
   ASSERT_FALSE(world.ok());
   EXPECT_THAT(std::string(world.status().message()), HasSubstr("only rank 0"));
-}
-
-TEST(HostTree, EveryHostHasItsParentAsAChild) {
-  for (int32_t hosts : {1, 2, 9, 10, 1000}) {
-    std::vector<int> seen(static_cast<size_t>(hosts));
-    for (int32_t host = 0; host < hosts; host++) {
-      for (int32_t child : children_of(host, hosts)) {
-        EXPECT_EQ(parent_of(child), host);
-        seen[static_cast<size_t>(child)]++;
-      }
-    }
-    EXPECT_EQ(std::count(seen.begin() + 1, seen.end(), 1), hosts - 1);
-  }
 }
 
 TEST(UsualPeers, AreMutual) {

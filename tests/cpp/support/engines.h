@@ -27,7 +27,7 @@ inline Config small_config() {
 inline void run_engines(int32_t ranks, const Config& config, const std::function<void(Engine&)>& body) {
   run_groups(ranks, Where::threads, [&](HostGroup group) {
     World world{.rank = group.rank, .size = ranks, .local_rank = group.rank, .local_size = ranks};
-    auto engine = Engine::create(world, config, std::move(group));
+    auto engine = Engine::create(world, config, WorldGroup{.host = std::move(group)});
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     body(**engine);
   });

@@ -1,16 +1,21 @@
 """Adasum against a reference of its definition.
 
 Ranks combine in a binary tree with doubling distance: in the round of distance d, rank i (a multiple of 2d) combines
-with rank i + d when there is one, and keeps its value otherwise. So any number of ranks will do.
+with rank i + d when there is one, and keeps its value otherwise. So any number of ranks will do. Several hosts do so
+each for itself first, and then with each other.
 """
 
 from __future__ import annotations
+
+import os
 
 import numpy as np
 import pytest
 from data import Array
 
 import horovod.numpy as hvd
+
+HOST = os.environ.get("HOROVOD_HOSTNAME", "localhost")
 
 
 def combine(a: Array, b: Array) -> Array:
@@ -23,6 +28,13 @@ def combine(a: Array, b: Array) -> Array:
 
 
 def adasum(inputs: list[Array]) -> Array:
+    of_host: dict[str, list[Array]] = {}
+    for host, each in zip(hvd.allgather_object(HOST), inputs, strict=True):
+        of_host.setdefault(host, []).append(each)
+    return tree([tree(values) for values in of_host.values()])
+
+
+def tree(inputs: list[Array]) -> Array:
     values = [each.astype(np.float64) for each in inputs]
     distance = 1
     while distance < len(values):

@@ -1,0 +1,74 @@
+#include "engine/host_links.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+namespace hvd {
+
+HostLinks::HostLinks(Transport& transport, std::unique_ptr<ControlLink> parent, std::vector<Child> children)
+    : transport_(transport), parent_(std::move(parent)), children_(std::move(children)) {}
+
+Result<std::unique_ptr<HostLinks>> HostLinks::create(Transport& transport, std::unique_ptr<ControlLink> parent,
+                                                     std::vector<Child> children) {
+  std::unique_ptr<HostLinks> links(new HostLinks(transport, std::move(parent), std::move(children)));
+  Status watched;
+  links->each([&](ControlLink& link) {
+    if (Status status = transport.watch(link.descriptor()); !status.ok()) watched = status;
+  });
+  if (!watched.ok()) return watched;
+  return links;
+}
+
+void HostLinks::progress(TimePoint now) {
+  each([&](ControlLink& link) { progress(link, now); });
+  if (!transport_.failed()) return;
+  Status failure = transport_.failure();
+  each([&](ControlLink& link) { link.spread(failure); });
+}
+
+void HostLinks::progress(ControlLink& link, TimePoint now) {
+  if (link.is_over()) return;
+  Status status = link.progress(now);
+  if (!link.failure().ok()) {
+    transport_.abort(link.failure());
+  } else if (!status.ok() && !transport_.expects_departures()) {
+    transport_.abort(status);
+  }
+  if (link.is_over()) transport_.unwatch(link.descriptor());
+}
+
+bool HostLinks::has_messages() const {
+  bool any = false;
+  each([&](const ControlLink& link) { any = any || link.has_messages(); });
+  return any;
+}
+
+TimePoint HostLinks::next_deadline() const {
+  TimePoint next = kNever;
+  each([&](const ControlLink& link) {
+    if (!link.is_over()) next = std::min(next, link.next_deadline());
+  });
+  return next;
+}
+
+void HostLinks::send_down(ByteView message) {
+  for (Child& child : children_) child.link->send(message);
+}
+
+void HostLinks::leave(TimePoint until) {
+  each([](ControlLink& link) { link.say_goodbye(); });
+  for (;;) {
+    TimePoint now = Clock::now();
+    std::vector<pollfd> unsent;
+    each([&](ControlLink& link) {
+      if (link.is_over()) return;
+      (void)link.progress(now);  // it is over either way
+      if (!link.is_over() && link.has_unsent()) unsent.push_back({link.descriptor(), POLLOUT, 0});
+    });
+    if (unsent.empty() || now >= until) return;
+    ::poll(unsent.data(), unsent.size(), static_cast<int>(seconds_of(until - now) * 1e3) + 1);
+  }
+}
+
+}  // namespace hvd

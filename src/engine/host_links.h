@@ -1,0 +1,65 @@
+// The control links of a host's leader: to the leader above and to those below in the tree of hosts. Moves their bytes
+// and tells the transport when a peer is lost or reports a failure; what fails here is spread to all of them.
+// Used by Agreement. Thread rule: the thread that drives.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/wire.h"
+#include "net/control_link.h"
+#include "transport/transport.h"
+
+namespace hvd {
+
+class HostLinks {
+ public:
+  struct Child {
+    int32_t rank = 0;  // of the world: the leader
+    std::unique_ptr<ControlLink> link;
+  };
+
+  // `parent` is null at the root.
+  static Result<std::unique_ptr<HostLinks>> create(Transport& transport, std::unique_ptr<ControlLink> parent,
+                                                   std::vector<Child> children);
+
+  void progress(TimePoint now);
+  bool has_messages() const;
+  TimePoint next_deadline() const;
+
+  bool is_root() const { return parent_ == nullptr; }
+  void send_up(ByteView message) { parent_->send(message); }
+  void send_down(ByteView message);
+  bool receive_down(ByteView& message) { return parent_ != nullptr && parent_->receive(message); }
+  template <class Visit>
+  void receive_up(Visit&& visit) {  // visit(rank, message) for all that has come from below
+    ByteView message;
+    for (Child& child : children_) {
+      while (child.link->receive(message)) visit(child.rank, message);
+    }
+  }
+
+  void list_descriptors(std::vector<int>& into) const {  // any thread
+    each([&](const ControlLink& link) { into.push_back(link.descriptor()); });
+  }
+
+  // Tells the peers that the end of the links is no failure, and waits until all that was sent has left.
+  void leave(TimePoint until);
+
+ private:
+  HostLinks(Transport& transport, std::unique_ptr<ControlLink> parent, std::vector<Child> children);
+  void progress(ControlLink& link, TimePoint now);
+  template <class Visit>
+  void each(Visit&& visit) const {
+    if (parent_) visit(*parent_);
+    for (const Child& child : children_) visit(*child.link);
+  }
+
+  Transport& transport_;
+  std::unique_ptr<ControlLink> parent_;
+  std::vector<Child> children_;
+};
+
+}  // namespace hvd

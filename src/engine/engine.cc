@@ -83,7 +83,7 @@ Status Engine::open(WorldGroup group) {
   }
   recorder_ = std::make_unique<Recorder>(*executor_);
   agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, recorder_.get(), std::move(*node));
-  transport_->set_chores([this](TimePoint now) { return agreement_->keep_alive(now); });
+  if (!world_.host_of.empty()) transport_->set_chores([this](TimePoint now) { return agreement_->keep_alive(now); });
   if (world_.rank == 0) {
     if (settings.stall_shutdown > Duration{} && settings.stall_shutdown < settings.stall_warning) {
       log_warning("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ignored: it is less than HOROVOD_STALL_CHECK_TIME_SECONDS");

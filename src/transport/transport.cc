@@ -267,6 +267,11 @@ bool Transport::answer_bell_for_driver() {
   return true;
 }
 
+void Transport::set_chores(std::function<TimePoint(TimePoint)> chores) {
+  chores_ = std::move(chores);
+  chores_at_ = TimePoint::min();
+}
+
 Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank) {
   TimePoint start = Clock::now();
   TimePoint now = start;
@@ -275,6 +280,7 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
     if (rung == 0 && now > start + kRingAfter) ring_owed(Ringing::patient), rung++;
     if (rung == 1 && now > start + kPatience) ring_owed(Ringing::now), rung++;
   };
+  do_chores(now);
   while (now < start + settings_.spin) {
     bool moves = mesh_is_busy();
     for (int i = 0; i < (moves ? 1 : 32); i++) {
@@ -284,6 +290,7 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
     if (moves && mesh_->progress() && ready()) return {};
     now = Clock::now();
     ring_in_time();
+    do_chores(now);
     if (now >= until) return {};
   }
   while (now < start + settings_.yield) {
@@ -291,6 +298,7 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
     if (failed()) return failure();
     if (now >= until) return {};
     ring_in_time();
+    do_chores(now);
     if (!move_mesh()) ::sched_yield();
     now = Clock::now();
   }
@@ -307,12 +315,12 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
     control_->blocked.fetch_add(1, std::memory_order_seq_cst);
     ring_owed(Ringing::leaving);
     sleeper_.rearm_outside();
-    TimePoint chores_at = chores_ ? chores_(Clock::now()) : kNever;
+    if (chores_) chores_at_ = chores_(Clock::now());
     bool can_sleep = mesh_ == nullptr || mesh_->arm();
     bool is_ready = ready();
     if (can_sleep && !is_ready && !failed()) {
       TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;
-      sleeper_.wait(std::min({until, warn_at, give_up, retry, chores_at}));
+      sleeper_.wait(std::min({until, warn_at, give_up, retry, chores_at_}));
     }
     if (mesh_ != nullptr) mesh_->disarm();
     control_->blocked.fetch_sub(1, std::memory_order_seq_cst);

@@ -73,9 +73,9 @@ class Transport {
   // nobody, unless the driver itself sleeps.
   Status watch(int descriptor);
   void unwatch(int descriptor);
-  // Called by a driver that is about to sleep inside a wait, with the time; returns when it wants to be called again.
-  // Keeps the control links going while a collective takes long. Must not wait.
-  void set_chores(std::function<TimePoint(TimePoint)> chores) { chores_ = std::move(chores); }
+  // Called by a driver inside a wait, before it sleeps and when it is due, with the time; returns when it wants to be
+  // called again. Keeps the control links going while a collective takes long. Must not wait.
+  void set_chores(std::function<TimePoint(TimePoint)> chores);
   // A process that is stopped keeps its sockets. In worlds that span hosts every rank beats about once a second, and
   // the root looks as often: not ok (peer_lost) names a rank of this host that has not for `limit`.
   void beat();
@@ -153,6 +153,9 @@ class Transport {
   RankBlock& block_of(int32_t rank) const { return control_->ranks[rank]; }
   uint64_t slowest_reader() const;
   // After a failure nothing moves: the memory of what is still queued may be gone.
+  void do_chores(TimePoint now) {
+    if (now >= chores_at_) chores_at_ = chores_(now);
+  }
   bool mesh_is_busy() const { return mesh_ != nullptr && mesh_->is_busy() && !failed(); }
   bool move_mesh() { return mesh_is_busy() && mesh_->progress(); }
 
@@ -164,6 +167,7 @@ class Transport {
   Sleeper sleeper_;
   std::unique_ptr<Mesh> mesh_;
   std::function<TimePoint(TimePoint)> chores_;
+  TimePoint chores_at_ = kNever;  // when they are due
   struct Pulse {
     uint64_t beats = 0;
     TimePoint changed{};

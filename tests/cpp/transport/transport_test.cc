@@ -51,6 +51,22 @@ std::string receive_down(Transport& transport) {
   return text_of(message);
 }
 
+TEST_P(TransportTest, ChoresAreDoneInWaitsThatNeverSleep) {
+  TransportSettings awake = test::small_settings();
+  awake.spin = 1h;
+  run(
+      1,
+      [](Transport& transport) {
+        int calls = 0;
+        transport.set_chores([&](TimePoint now) {
+          calls++;
+          return now + 1ms;
+        });
+        EXPECT_TRUE(transport.wait_until([&] { return calls == 5; }, kNever).ok());
+      },
+      awake);
+}
+
 TEST_P(TransportTest, MessagesGoUpAndDownInOrder) {
   run(3, [](Transport& transport) {
     for (int round = 0; round < 200; round++) {

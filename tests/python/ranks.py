@@ -7,6 +7,7 @@ what travels, so it uses only its arguments, what it imports, and the names of P
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import signal
 import subprocess
@@ -99,6 +100,13 @@ class _Stream:
         self._thread.join(limit)
 
 
+Start = Callable[..., "subprocess.Popen[str]"]  # start(rank, command, env=..., **the rest of Popen's options)
+
+
+def start_here(_rank: int, command: list[str], **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, **options)
+
+
 class Ranks:
     """The processes of a world. A context manager: nothing runs on after it."""
 
@@ -110,8 +118,9 @@ class Ranks:
         env: dict[str, str] | None = None,
         only: list[int] | None = None,
         limit: float = 60,
+        start: Start = start_here,
     ) -> None:
-        """`size`: the number of ranks, or those of each of several pretended hosts."""
+        """`size`: the number of ranks, or those of each of several hosts, pretended ones unless `start` has others."""
         hosts = [size] if isinstance(size, int) else size
         self._deadline = time.monotonic() + limit
         source = PRELUDE.format(limit=limit) + textwrap.dedent(inspect.getsource(body))
@@ -121,7 +130,8 @@ class Ranks:
             outside["HOROVOD_LIBRARY"] = os.environ["HOROVOD_LIBRARY"]
         job = placement.job(hosts) | {"PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"}
         self.processes = {
-            rank: subprocess.Popen(
+            rank: start(
+                rank,
                 [sys.executable, "-c", source],
                 env=outside | job | placement.place(hosts, rank) | (env or {}),
                 stdin=subprocess.DEVNULL,
@@ -143,10 +153,14 @@ class Ranks:
                 process.kill()
             process.wait()
 
-    def wait_for_line(self, rank: int, part: str) -> None:
+    def wait_for_line(self, rank: int, part: str, limit: float = math.inf) -> None:
         """Wait until the rank has written a line that contains `part`."""
-        if not self._output[rank].wait_for(part, self._left()):
+        if not self._output[rank].wait_for(part, min(limit, self._left())):
             raise AssertionError(f"rank {rank} did not say {part!r}\n{self._report()}")
+
+    def lines(self, rank: int) -> list[str]:
+        """What the rank has written so far."""
+        return self._output[rank].text().splitlines()
 
     def send(self, rank: int, number: signal.Signals) -> None:
         self.processes[rank].send_signal(number)

@@ -1,0 +1,98 @@
+"""What the ranks on all hosts are told when a process, a host or the network between them fails, and that they are clean
+afterwards and can go on together: fleet.survive() checks descriptors, threads and a new world every time.
+
+Limits are stated for an idle machine: a dead process is known in 1 s, silence in HOROVOD_SILENCE_SECONDS.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Collection
+
+import pytest
+from bed import Bed
+from fleet import Fleet
+
+DEAD = 1 * 10.0  # the limit and room for a slow machine
+SILENT = 2 * 6.0
+
+MEMBER, LEADER, ROOT = 3, 2, 0  # member and leader are of hostb
+ROLES = pytest.mark.parametrize("victim", [MEMBER, LEADER, ROOT], ids=["member", "leader", "root"])
+
+
+def assert_named(told: dict[int, str], fleet: Fleet, victims: Collection[int], cause: str) -> None:
+    """Each text names one of the victims with host and pid, and the cause."""
+    names = "|".join(rf"rank {number} \({fleet.host(number)}, pid {fleet.pid(number)}\)" for number in victims)
+    for number, text in told.items():
+        assert re.search(names, text), f"{number} was told: {text}"
+        assert re.search(cause, text), f"{number} was told: {text}"
+
+
+# ---- processes
+
+
+@ROLES
+def test_a_killed_process(fleet: Fleet, victim: int) -> None:
+    told = fleet.survive(lambda: fleet.ranks.send(victim, signal.SIGKILL), dead=[victim], within=DEAD)
+    assert_named(told, fleet, [victim], "gone|lost")
+
+
+@ROLES
+def test_a_stopped_process(fleet: Fleet, victim: int) -> None:
+    """It keeps its sockets, and the buffers of those who send to it fill up."""
+    told = fleet.survive(
+        lambda: fleet.ranks.send(victim, signal.SIGSTOP),
+        lambda: fleet.ranks.send(victim, signal.SIGCONT),
+        asleep=[victim],
+        within=SILENT,
+    )
+    del told[victim]
+    assert_named(told, fleet, [victim], r"silent for [2-9]")
+
+
+# ---- hosts
+
+
+@pytest.mark.parametrize("host", ["hosta", "hostb"])
+def test_a_frozen_host(fleet: Fleet, host: str) -> None:
+    machine, victims = fleet.bed[host], fleet.on(host)
+    told = fleet.survive(machine.freeze, machine.thaw, asleep=victims, within=SILENT)
+    for victim in victims:
+        del told[victim]
+    assert_named(told, fleet, victims, "silent")
+
+
+@pytest.mark.parametrize("host", ["hosta", "hostc"])
+def test_a_crashed_host(fleet: Fleet, host: str) -> None:
+    victims = fleet.on(host)
+    told = fleet.survive(fleet.bed[host].crash, dead=victims, within=SILENT)
+    assert_named(told, fleet, victims, "silent|timed out")
+
+
+# ---- the network
+
+
+def test_a_cut_cable(fleet: Fleet) -> None:
+    cut_off = fleet.on("hostb")
+    told = fleet.survive(fleet.bed["hostb"].cut, fleet.bed["hostb"].heal, within=SILENT)
+    rest = [number for number in fleet.numbers if number not in cut_off]
+    lost = r"silent|timed out|no route|unreachable"
+    assert_named({number: told[number] for number in rest}, fleet, cut_off, lost)
+    assert_named({number: told[number] for number in cut_off}, fleet, rest, lost)
+
+
+LANES = [("hosta", "hostb"), ("hostb", "hosta"), ("hostb", "hostc"), ("hostc", "hostb")]
+Break = Callable[[Bed, str, str], None]
+
+
+@pytest.mark.parametrize(
+    ("break_", "one", "other"),
+    [(Bed.partition, *lane) for lane in LANES[::2]] + [(Bed.drop, *lane) for lane in LANES],
+    ids=[f"{one}|{other}" for one, other in LANES[::2]] + [f"{one}-x->{other}" for one, other in LANES],
+)
+def test_two_hosts_that_lose_each_other_or_one_the_other(fleet: Fleet, break_: Break, one: str, other: str) -> None:
+    """hostb and hostc exchange data, but are not neighbours in the tree of control."""
+    bed = fleet.bed
+    told = fleet.survive(lambda: break_(bed, one, other), lambda: bed.heal(one, other), within=2 * SILENT)
+    assert_named(told, fleet, fleet.on(one) + fleet.on(other), "silent|timed out")

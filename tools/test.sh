@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
-#   tools/test.sh [ctest|asan|tsan|fuzz|single|parallel|packaging|launcher|testbed]...
+#   tools/test.sh [ctest|asan|tsan|fuzz|single|parallel|packaging|launcher|testbed|hosts]...
 # Variables: SANITIZE_TESTS  regex of the C++ tests that the sanitizer builds run (default: all)
 #            RANKS           world sizes of the parallel Python tests (default: 1 2 3 4 8)
 #            HOSTS           worlds of several pretended hosts for them, ranks of each (default: 1,1 2,2 1,2,1)
@@ -52,8 +52,9 @@ parallel_stage() {
 launcher_stage() { "${pytest[@]}" tests/launcher; }
 packaging_stage() { "${pytest[@]}" tests/packaging; }
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
+hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them survives
 
-[ $# -gt 0 ] || set -- ctest asan tsan fuzz single parallel packaging launcher testbed
+[ $# -gt 0 ] || set -- ctest asan tsan fuzz single parallel packaging launcher testbed hosts
 began=$SECONDS
 previous=""
 for stage in "$@"; do

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable
@@ -168,12 +167,6 @@ class Fleet:
         self._await_training()
         self.is_whole = not dead
         return told
-
-    def await_steps(self, count: int) -> None:
-        """All go on for at least so many steps from now."""
-        for number in self.numbers:
-            steps = re.findall(rf"world {self._world} of \d+ did step (\d+);", self._output(number))
-            self.ranks.wait_for_line(number, f"did step {int(steps[-1]) // 4 * 4 + count};", PATIENCE)
 
     def _output(self, number: int) -> str:
         return "\n".join(self.ranks.lines(number))

@@ -42,8 +42,8 @@ class Seat:
     cross_rank: int
     cross_size: int
 
-    def world(self, ranks: int, address: str, port: int) -> dict[str, str]:
-        """The variables by which our programs know their place."""
+    def world(self, ranks: int, address: str, port: int, key: str) -> dict[str, str]:
+        """The variables by which our programs know their place; rank 0 serves the store at the address."""
         return {
             "HOROVOD_RANK": str(self.rank),
             "HOROVOD_SIZE": str(ranks),
@@ -54,6 +54,8 @@ class Seat:
             "HOROVOD_HOSTNAME": self.host or f"loopback{self.rank}",
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
             "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+            "HOROVOD_GLOO_IFACE": self.nic,
+            "_HOROVOD_SECRET_KEY": key,
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -14,11 +15,6 @@ from places import FIRST_ADDRESS, HOSTS, NETWORK, Place, Seat, seats
 # Ours, by layer: the collectives alone, through the C ABI, through Python.
 RAW, CAPI, NUMPY = "raw", "C ABI", "numpy"
 OURS = (RAW, CAPI, NUMPY)
-
-# Over TCP our programs are processes like Gloo's, one per rank, that find their world in HOROVOD_* (Seat.world). Those
-# that can: name and program. It is empty as long as the engine joins the processes of one host only.
-OURS_OVER_TCP: dict[str, str] = {}
-NOT_YET = "not yet: our engine joins the processes of one host only"
 
 
 @dataclass(frozen=True)
@@ -82,9 +78,10 @@ def _each_rank(command: list[str], environment: Mapping[str, str] | None = None)
     def start(place: Place, ranks: int) -> list[Process]:
         address = FIRST_ADDRESS if place.kind == "hosts" else "127.0.0.1"
         port = 1024 + os.getpid() % 60000
+        key = secrets.token_hex(32)
 
         def variables(seat: Seat) -> dict[str, str]:
-            return {**(environment or {}), **seat.world(ranks, address, port), "BENCH_NIC": seat.nic}
+            return {**(environment or {}), **seat.world(ranks, address, port, key), "BENCH_NIC": seat.nic}
 
         return [Process(command, seat.host, variables(seat)) for seat in seats(place, ranks)]
 
@@ -146,7 +143,8 @@ def _ours() -> list[Program]:
 
 
 def _ours_over_tcp() -> list[Program]:
-    return [Program(name, _each_rank([str(BIN / program)])) for name, program in OURS_OVER_TCP.items()]
+    """Processes like Gloo's, one per rank, that find their world in HOROVOD_* (Seat.world)."""
+    return [Program(CAPI, _each_rank([str(BIN / "bench_capi")]))]
 
 
 def installed(kind: str) -> list[Program]:

@@ -22,7 +22,7 @@ import verdicts
 from machine import BUILD, CPUS, ROOT
 from places import KINDS, PLACES, SHM, Network, Place
 from plans import COLLECTIVES, FULL, QUICK
-from programs import NOT_YET, OURS_OVER_TCP, installed
+from programs import installed
 from runner import Runner
 from samples import Results, write
 
@@ -55,8 +55,6 @@ def choose_places(only: set[str]) -> list[Place]:
     if reason:
         print(f"nothing is measured between hosts: {reason}")
         kinds -= {"hosts"}
-    if kinds != {"shm"} and not OURS_OVER_TCP:
-        print(f"over TCP only peers are measured; {NOT_YET}")
     return [place for place in PLACES if place.kind in kinds]
 
 

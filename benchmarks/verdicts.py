@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from machine import CPUS
 from places import GIGABIT, SHM, TCP, TEN_GIGABIT, Place
-from programs import CAPI, NOT_YET, OURS, OURS_OVER_TCP, RAW
+from programs import CAPI, OURS, RAW
 from samples import STATES, Case, Results
 
 KI, MI = 1 << 10, 1 << 20
@@ -103,7 +103,7 @@ def _judge_bar(bar: Bar, state: str, program: str, results: Results) -> Verdict:
     ratios = [ratio for size in sizes if (ratio := _ratio(bar, state, program, size, results))]
     worst, at = min(ratios, default=(None, ""))
     if worst is None:
-        word = "no samples" if bar.place is SHM or program in OURS_OVER_TCP else NOT_YET
+        word = "no samples"
     elif worst < bar.must:
         word = "not reached"
     else:
@@ -115,7 +115,8 @@ def _judge_bar(bar: Bar, state: str, program: str, results: Results) -> Verdict:
 
 def judge_peers(results: Results, places: list[Place], ranks: list[int]) -> list[Verdict]:
     bars = [b for b in BARS if b.place in places and b.ranks in ranks and b.crowded == (b.ranks > len(CPUS))]
-    return [_judge_bar(b, state, program, results) for b in bars for state in b.states for program in (RAW, CAPI)]
+    programs = {bar: (RAW, CAPI) if bar.place is SHM else (CAPI,) for bar in bars}  # the bare collectives fork
+    return [_judge_bar(bar, state, program, results) for bar in bars for state in bar.states for program in programs[bar]]
 
 
 Figure = Callable[[Results, Case], list[tuple[float, str]]]  # of a case that gives ranks and state: values and where

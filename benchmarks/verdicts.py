@@ -116,7 +116,9 @@ def _judge_bar(bar: Bar, state: str, program: str, results: Results) -> Verdict:
 def judge_peers(results: Results, places: list[Place], ranks: list[int]) -> list[Verdict]:
     bars = [b for b in BARS if b.place in places and b.ranks in ranks and b.crowded == (b.ranks > len(CPUS))]
     programs = {bar: (RAW, CAPI) if bar.place is SHM else (CAPI,) for bar in bars}  # the bare collectives fork
-    return [_judge_bar(bar, state, program, results) for bar in bars for state in bar.states for program in programs[bar]]
+    return [
+        _judge_bar(bar, state, program, results) for bar in bars for state in bar.states for program in programs[bar]
+    ]
 
 
 Figure = Callable[[Results, Case], list[tuple[float, str]]]  # of a case that gives ranks and state: values and where

@@ -11,6 +11,7 @@ namespace {
 
 constexpr Duration kLookAfterLeader = std::chrono::milliseconds(250);  // while it owes an answer
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
+constexpr Duration kCauseTravels = std::chrono::milliseconds(200);
 
 bool speaks_for_several(const std::vector<std::vector<int32_t>>& below) {
   return below.size() > 1 || (below.size() == 1 && below.front().size() > 1);
@@ -114,7 +115,7 @@ void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
 
 TimePoint Agreement::next_deadline() const {
   TimePoint next = transport_.has_unsent() ? Clock::now() + kRetryFullRing : kNever;
-  if (spans_hosts()) next = std::min(next, next_beat_);
+  if (spans_hosts()) next = std::min({next, next_beat_, loss_due()});
   if (links_) next = std::min(next, links_->next_deadline());
   if (aggregator_) next = std::min(next, aggregator_->next_deadline());
   if (coordinator_) return std::min(next, coordinator_->next_deadline());
@@ -133,9 +134,25 @@ TimePoint Agreement::keep_alive(TimePoint now) {
       }
     }
   }
-  if (!links_) return next_beat_;
-  links_->progress(now);
-  return std::min(next_beat_, links_->next_deadline());
+  if (links_) links_->progress(now);
+  if (now >= loss_due() && !transport_.failed() && !transport_.expects_departures()) transport_.abort(loss_);
+  if (transport_.failed()) return links_ ? links_->next_deadline() : kNever;
+  return std::min({next_beat_, loss_due(), links_ ? links_->next_deadline() : kNever});
+}
+
+void Agreement::report_loss(const Status& status) {
+  {
+    std::lock_guard lock(loss_mutex_);
+    if (!loss_.ok()) return;
+    loss_ = status;
+    lost_at_ = Clock::now();
+  }
+  transport_.wake();
+}
+
+TimePoint Agreement::loss_due() const {
+  std::lock_guard lock(loss_mutex_);
+  return loss_.ok() || transport_.expects_departures() ? kNever : lost_at_ + kCauseTravels;
 }
 
 void Agreement::watch_leader() {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ class Agreement {
   // What must go on also while a collective takes long, and after a failure, which is spread here. Returns when it
   // wants to be called again.
   TimePoint keep_alive(TimePoint now);
+  // The connection to a rank of another host has ended. That is only the effect where the rank left because of a
+  // failure that is being spread, so the cause is given a moment to arrive. Any thread.
+  void report_loss(const Status& status);
   // A leader that does not read is reported, and given up after the collective time-out: the coordinator explains who
   // is missing, unless the leader is stuck.
   void watch_leader();
@@ -62,6 +66,7 @@ class Agreement {
   void gather(int32_t rank, ByteView message, TimePoint now);
   void spread(ByteView message, TimePoint now, std::vector<Decision>& decisions);
   void hear(ByteView message, std::vector<Decision>& decisions);
+  TimePoint loss_due() const;
 
   const World& world_;
   const Config& config_;
@@ -73,6 +78,9 @@ class Agreement {
   Bytes outgoing_;
   bool heard_ = false;  // since the root decided last
   TimePoint next_beat_{};
+  mutable std::mutex loss_mutex_;  // guards the two
+  Status loss_;                    // the first one
+  TimePoint lost_at_{};
   TimePoint unread_since_ = kNever;  // the leader has not read our requests since
   TimePoint next_warning_{};
 };

@@ -101,8 +101,8 @@ Status Engine::open(WorldGroup group) {
 Status Engine::attach_mesh(WorldGroup& group) {
   if (group.hosts.empty()) return {};
   auto mesh = Mesh::create([this](int32_t peer, const Status& status) {
-    if (transport_->expects_departures()) return;
-    transport_->abort({Code::peer_lost, fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message())});
+    agreement_->report_loss(
+        {Code::peer_lost, fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message())});
   });
   if (!mesh.ok()) return mesh.status();
   for (auto& [peer, streams] : group.streams) (*mesh)->add(peer, std::move(streams));

@@ -130,7 +130,7 @@ Status ControlLink::progress(TimePoint now) {
   if (now >= spoke_at_ + settings_.heartbeat && !has_unsent()) append(Kind::heartbeat, {});
   write();
   if (std::exchange(spoke_, false)) spoke_at_ = now;
-  if (now >= heard_at_ + settings_.silence) end(fmt::format("silent for {:.1f} s", seconds_of(now - heard_at_)));
+  if (now >= heard_at_ + settings_.silence) give_up(fmt::format("silent for {:.1f} s", seconds_of(now - heard_at_)));
   return lost_;
 }
 
@@ -142,7 +142,18 @@ TimePoint ControlLink::next_deadline() const {
 
 void ControlLink::end(std::string_view reason) {
   if (std::exchange(is_over_, true) || has_departed_) return;
-  lost_ = {Code::peer_lost, fmt::format("{} is lost: {}", peer_, reason)};
+  lost_ = lost(reason);
+}
+
+// The peer may still hear us, if the network is cut one way only: then it learns why we leave.
+void ControlLink::give_up(std::string_view reason) {
+  spread(lost(reason));
+  write();
+  end(reason);
+}
+
+Status ControlLink::lost(std::string_view reason) const {
+  return {Code::peer_lost, fmt::format("{} is lost: {}", peer_, reason)};
 }
 
 }  // namespace hvd

@@ -62,6 +62,8 @@ class ControlLink {
   void scan();                                // handles what is no message
   void take_failure(ByteView body);
   void end(std::string_view reason);
+  void give_up(std::string_view reason);
+  Status lost(std::string_view reason) const;
 
   std::unique_ptr<Stream> stream_;
   std::string peer_;

@@ -21,7 +21,7 @@ __all__ = ["make_bed"]
 
 # hosta and hostb have both kinds of addresses, hostc IPv6 alone; no two name their NICs alike; all have docker0.
 HOSTS = [
-    Host("hosta", name_is=(4, 6), docker0=True, own_name_is_loopback=False),
+    Host("hosta", name_is=(4, 6), docker0=True),
     Host("hostb", nics=["ib0", "enp3s0"], name_is=(4, 6), docker0=True),
     Host("hostc", nics=["wlan7"], ipv4=False, docker0=True),
 ]
@@ -59,7 +59,7 @@ class Shared:
         if self._fleet is None:
             return
         is_whole = self._fleet.is_whole
-        self._fleet.__exit__()
+        self._fleet.close()
         self._fleet = None
         if not is_whole:  # whatever the test broke
             self.close()

@@ -8,6 +8,7 @@ A process is known by its number, the rank it had in the first world. Thread rul
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -57,6 +58,19 @@ def start_ranks(
         return bed[env["HOROVOD_HOSTNAME"]].popen(command, env=env, **rest)
 
     return Ranks(list(hosts.values()), body, *args, start=start, **options)
+
+
+class Gate:
+    """Shut until open(): ranks that take a shared lock on its file wait there, all of them."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self.path = str(path)
+
+    def open(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_UN)
+        self._file.close()
 
 
 def train_in_worlds(directory: str) -> None:
@@ -113,17 +127,22 @@ class Fleet:
         self.numbers = list(range(len(self._host_of)))  # of those in the world, by rank
         self.is_whole = False  # all that were started train together
         settings = {"HOROVOD_SILENCE_SECONDS": "2", "HOROVOD_HEARTBEAT_SECONDS": "0.4"}
-        self.ranks = start_ranks(
-            bed, hosts, train_in_worlds, str(directory), env=settings | (env or {}), limit=LIMIT
-        )
-        self._await_training()
+        self.ranks = start_ranks(bed, hosts, train_in_worlds, str(directory), env=settings | (env or {}), limit=LIMIT)
+        try:
+            self._await_training()
+        except BaseException:
+            self.close()
+            raise
         self.is_whole = True
 
     def __enter__(self) -> Fleet:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.ranks.__exit__(*error)
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.ranks.__exit__()
 
     def on(self, host: str) -> list[int]:
         """The numbers of those on a host."""

@@ -2,12 +2,13 @@
 
     python stranger.py KEY [address]:port...     # prints, as JSON, what the first port answers; ends with its input
 
-Each port gets garbage of several kinds, connections that say nothing or half of a hello, and another key. The first is the
-store's: it is also asked with the right key, and with the very same words again. src/net/handshake.h has the protocol.
+Each port gets garbage of several kinds, connections that say nothing or half of a hello, and another key. The first is
+the store's: it is also asked with the right key, then with the very same words. src/net/handshake.h has the protocol.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -16,7 +17,7 @@ import socket
 import struct
 import sys
 
-HELLO, CHALLENGE, PROOF, VERDICT, NOTICE = range(1, 6)
+HELLO, PROOF = 1, 3
 STORE, DATA = 0, 2
 VERSION = 1
 ANSWER_SECONDS = 5.0
@@ -68,10 +69,8 @@ def answer_to(connection: socket.socket) -> bytes:
 
 
 def say(connection: socket.socket, data: bytes) -> None:
-    try:
+    with contextlib.suppress(ConnectionError, TimeoutError):  # the other side has heard enough
         connection.sendall(data)
-    except (ConnectionError, TimeoutError):
-        pass  # the other side has heard enough
 
 
 def shake_hands(address: str, port: int, key: bytes, purpose: int, called: int) -> tuple[list[bytes], bytes]:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
-from bed import Bed
-from fleet import start_ranks
+from bed import Bed, Host
+from fleet import Gate, start_ranks
 from ranks import failure, say
 
 import horovod.numpy as hvd
 
-START_TIMEOUT = 3
+START_TIMEOUT = 2
 
 
-def try_to_form() -> None:
-    import os
+def try_to_form(gate: str) -> None:
+    import fcntl
 
+    say("up")
+    with open(gate) as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
     before = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
     say(failure(hvd.init))
     after = len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
@@ -33,44 +39,61 @@ def try_to_form() -> None:
     [{"hosta": 1, "hostc": 1}, {"hostc": 1, "hosta": 2}, {"hostb": 1, "hosta": 1, "hostc": 2}],
     ids=lambda hosts: " ".join(f"{host}:{count}" for host, count in hosts.items()),
 )
-def test_hosts_with_different_nics_and_address_families_find_each_other(bed: Bed, hosts: dict[str, int]) -> None:
+def test_hosts_with_different_nics_and_address_families_find_each_other(
+    bed: Bed, hosts: dict[str, int], tmp_path: Path
+) -> None:
     """Whichever comes first: hostc has no IPv4, hostb two NICs, and all an address that leads nowhere (docker0)."""
     size = sum(hosts.values())
-    with start_ranks(bed, hosts, try_to_form) as ranks:
-        assert [each.lines for each in ranks.wait()] == [["no error", str(size * (size - 1) // 2)]] * size
+    (tmp_path / "gate").touch()
+    with start_ranks(bed, hosts, try_to_form, str(tmp_path / "gate")) as ranks:
+        assert [each.lines for each in ranks.wait()] == [["up", "no error", str(size * (size - 1) // 2)]] * size
 
 
-def form_apart(bed: Bed, one: str, other: str) -> list[list[str]]:
+def test_a_second_network_is_used_when_the_first_is_down(make_bed: Callable[..., Bed], tmp_path: Path) -> None:
+    bed = make_bed(Host("hosta", nics=["eth0", "eth1"]), Host("hostb", nics=["ib0", "ib1"]))
+    bed["hostb"].cut("ib0")
+    (tmp_path / "gate").touch()
+    address = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": bed["hosta"].nics[1].addresses[0]}
+    with start_ranks(
+        bed, {"hosta": 1, "hostb": 2}, try_to_form, str(tmp_path / "gate"), env_of=lambda _rank: address
+    ) as ranks:
+        assert [each.lines for each in ranks.wait()] == [["up", "no error", "3"]] * 3
+
+
+def form_apart(bed: Bed, one: str, other: str, directory: Path) -> list[str]:
+    """What each is told."""
+    hosts, limit = {"hosta": 1, "hostb": 2, "hostc": 1}, {"HOROVOD_START_TIMEOUT": str(START_TIMEOUT)}
+    gate = Gate(directory / "gate")
     bed.partition(one, other)
-    began = time.monotonic()
     try:
-        with start_ranks(
-            bed,
-            {"hosta": 1, "hostb": 2, "hostc": 1},
-            try_to_form,
-            env={"HOROVOD_START_TIMEOUT": str(START_TIMEOUT)},
-        ) as ranks:
+        with start_ranks(bed, hosts, try_to_form, gate.path, env=limit) as ranks:
+            for rank in range(4):
+                ranks.wait_for_line(rank, "up")
+            began = time.monotonic()
+            gate.open()
             ended = ranks.wait()
+            assert time.monotonic() - began < START_TIMEOUT + 20
     finally:
         bed.heal(one, other)
-    assert time.monotonic() - began < START_TIMEOUT + 25
-    for each in ended:
-        assert each.lines[0].startswith("HorovodInternalError"), each.lines
-        assert each.lines[1:] in ([], ["left: 0 0"]), each.lines
-    return [each.lines for each in ended]
+    for rank, each in enumerate(ended):
+        assert each.lines[1].startswith("HorovodInternalError"), each.lines
+        assert each.lines[2:] == ([] if rank == 0 else ["left: 0 0"]), each.lines
+    return [each.lines[1] for each in ended]
 
 
-def test_a_host_that_cannot_reach_the_rendezvous_lists_the_addresses_it_tried(bed: Bed) -> None:
-    lines = form_apart(bed, "hosta", "hostb")
+def test_a_host_that_cannot_reach_the_rendezvous_lists_the_addresses_it_tried(bed: Bed, tmp_path: Path) -> None:
+    told = form_apart(bed, "hosta", "hostb", tmp_path)
     for rank in (1, 2):
         for address in bed["hosta"].addresses:
-            assert address in lines[rank][0]
+            assert address in told[rank]
     for rank in (0, 3):
-        assert "never came: 1, 2" in lines[rank][0]
+        assert "never came: 1, 2" in told[rank]
 
 
-def test_hosts_that_cannot_reach_each_other_list_the_addresses_they_tried_on_all_ranks(bed: Bed) -> None:
-    for (text, *_) in form_apart(bed, "hostb", "hostc"):
+def test_hosts_that_cannot_reach_each_other_list_the_addresses_they_tried_on_all_ranks(
+    bed: Bed, tmp_path: Path
+) -> None:
+    for text in form_apart(bed, "hostb", "hostc", tmp_path):
         assert "hostb" in text and "hostc" in text
         assert all(address in text for address in bed["hostc"].addresses) or all(
             address in text for address in bed["hostb"].addresses

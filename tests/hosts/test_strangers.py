@@ -1,9 +1,8 @@
-"""A world among strangers: whoever sends anything to its ports disturbs nothing, and whoever has not its key stays out."""
+"""A world among strangers: who sends anything to its ports disturbs nothing, and who has not its key stays out."""
 
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from bed import Bed, Machine
-from fleet import PORT, start_ranks
+from fleet import PORT, Gate, start_ranks
 from ranks import Ranks, failure, say
 
 import horovod.numpy as hvd
@@ -21,12 +20,14 @@ STRANGER = Path(__file__).with_name("stranger.py")
 
 
 def work_with_everybody(gate: str) -> None:
+    import fcntl
+
     hvd.init()
     assert hvd.allreduce(np.array(1.0), op=hvd.Sum) == hvd.size()
     say("ready")
     if hvd.rank() == 0:
-        with open(gate) as opened:  # which waits until the test opens it
-            opened.read()
+        with open(gate) as file:
+            fcntl.flock(file, fcntl.LOCK_SH)
     for step in range(20):
         size, rank = hvd.size(), hvd.rank()
         # Connections that were not needed before are opened now, past all who wait at the door.
@@ -52,10 +53,9 @@ def doors(machine: Machine) -> list[str]:
 
 
 def test_strangers_disturb_nothing(bed: Bed, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+    gate = Gate(tmp_path / "gate")
     hosts = {"hosta": 2, "hostb": 2, "hostc": 1}
-    with start_ranks(bed, hosts, work_with_everybody, str(gate), env={"_HOROVOD_SECRET_KEY": KEY}) as ranks:
+    with start_ranks(bed, hosts, work_with_everybody, gate.path, env={"_HOROVOD_SECRET_KEY": KEY}) as ranks:
         for rank in range(5):
             ranks.wait_for_line(rank, "ready")
         places = [door for machine in bed for door in doors(machine)]
@@ -65,14 +65,14 @@ def test_strangers_disturb_nothing(bed: Bed, tmp_path: Path) -> None:
         with bed["hostb"].popen(command, **pipes) as stranger:
             try:
                 answers = json.loads(stranger.stdout.readline())
-                gate.write_text("go on")
+                gate.open()
                 ended = ranks.wait()
             finally:
                 stranger.kill()
     assert [each.lines for each in ended] == [["ready", "done"]] * 5
     assert [each.code for each in ended] == [0] * 5
     assert answers["connections"] == 9 * len(places)
-    let_in, refused_version = "687664a7" "01042900" "00", "687664a7" "01050100" "01"  # a verdict, a notice
+    let_in, refused_version = "687664a70104290000", "687664a70105010001"  # a verdict, a notice
     assert answers["right key"].startswith(let_in)
     assert (answers["replay"], answers["wrong key"]) == ("", "")
     assert answers["other version"] == refused_version

@@ -102,6 +102,9 @@ TEST(ControlLink, ASilentPeerIsLost) {
   EXPECT_TRUE(links.a->is_over());
   EXPECT_EQ(links.a->next_deadline(), kNever);
   EXPECT_FALSE(links.a->progress(now).ok());
+  // A peer that still hears us, though we do not hear it, is told why we leave.
+  EXPECT_TRUE(links.b->progress(kStart).ok());
+  EXPECT_EQ(links.b->failure().message(), status.message());
 }
 
 TEST(ControlLink, WhoWasAwayItselfDoesNotCallThePeerSilent) {

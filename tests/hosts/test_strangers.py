@@ -64,6 +64,7 @@ def test_strangers_disturb_nothing(bed: Bed, tmp_path: Path) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with bed["hostb"].popen(command, **pipes) as stranger:
             try:
+                assert stranger.stdout
                 answers = json.loads(stranger.stdout.readline())
                 gate.open()
                 ended = ranks.wait()

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=build/fuzz
-fuzzers=(coordinator negotiator)
+fuzzers=(coordinator negotiator aggregator tree_root)
 
 configure() {
   [ -f $build/build.ninja ] ||

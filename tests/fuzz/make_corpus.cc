@@ -1,5 +1,7 @@
-// Writes the fuzzers' first inputs: real conversations between negotiators and a coordinator, one per file.
-//   make_corpus <folder>   fills <folder>/coordinator and <folder>/negotiator, and those of make_connection_corpus.cc
+// Writes the fuzzers' first inputs: real conversations between negotiators and a coordinator, and through the nodes of
+// a tree, one per file.
+//   make_corpus <folder>   fills <folder>/coordinator, negotiator, aggregator and tree_root, and those of
+//                          make_connection_corpus.cc
 #include <cstdlib>
 #include <deque>
 #include <filesystem>
@@ -8,6 +10,7 @@
 
 #include "fuzz/corpus_file.h"
 #include "fuzz/steps.h"
+#include "fuzz/tree.h"
 #include "negotiation/coordinator.h"
 #include "negotiation/negotiator.h"
 
@@ -20,6 +23,12 @@ Request request_of(Kind kind, std::string name, Shape shape = {4, 2}) {
   request.name = std::move(name);
   request.shape = std::move(shape);
   return request;
+}
+
+void write_file(const std::filesystem::path& path, const Bytes& bytes) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
 }
 
 // Three ranks; records what the coordinator hears and what a negotiator hears.
@@ -68,7 +77,83 @@ class Conversation {
   Bytes up_, down_;
 };
 
-void converse(Conversation& talk, const std::string& about) {
+// Five ranks in the tree of tree.h; records what the root and the upper node hear.
+class TreeConversation {
+ public:
+  TreeConversation()
+      : root_(below_root(), tree_settings()),
+        upper_(kTreeRanks, below_node(), node_settings()),
+        lower_(kTreeRanks, {{3}, {4}}, node_settings()) {
+    for (int i = 0; i < kTreeRanks; i++) ranks_.emplace_back(kTreeRanks);
+  }
+
+  void say(uint8_t rank, const Request& request, bool waits = false) {
+    ranks_[rank].announce(request);
+    flush(rank, waits);
+  }
+  void all_say(const Request& request) {
+    for (uint8_t rank = 0; rank < kTreeRanks; rank++) {
+      ranks_[rank].announce(request);
+      flush(rank, false);
+    }
+  }
+  void say_shutdown(uint8_t rank) {
+    ranks_[rank].announce_shutdown("done");
+    flush(rank, false);
+  }
+
+  void write(const std::filesystem::path& folder, const std::string& name) const {
+    write_file(folder / "aggregator" / name, upper_heard_);
+    write_file(folder / "tree_root" / name, root_heard_);
+  }
+
+ private:
+  void flush(uint8_t rank, bool waits) {
+    now_ += waits ? std::chrono::seconds(100) : std::chrono::milliseconds(1);
+    ByteView bytes = ranks_[rank].outgoing();
+    if (rank == 0) {
+      tell_root(rank, bytes, waits);
+    } else if (rank <= 2) {
+      tell_upper(rank, bytes, waits);
+    } else if (!lower_.receive(Rank{rank}, bytes, now_).ok()) {
+      std::abort();
+    }
+    ranks_[rank].clear_outgoing();
+    pass_on(waits);
+    Bytes message;
+    if (!root_.decide(now_, message)) return;
+    write_step(upper_heard_, {.rank = 0, .waits = false, .message = message});
+    std::vector<Decision> decisions;
+    if (!upper_.follow(message, now_).ok() || !lower_.follow(message, now_).ok()) std::abort();
+    for (Negotiator& reader : ranks_) {
+      if (!reader.receive(message, decisions).ok()) std::abort();
+    }
+    pass_on(false);
+  }
+  void pass_on(bool waits) {
+    Bytes message;
+    if (lower_.flush(now_, message)) tell_upper(3, message, waits);
+    message.clear();
+    if (upper_.flush(now_, message)) tell_root(1, message, waits);
+  }
+  void tell_upper(uint8_t rank, ByteView message, bool waits) {
+    write_step(upper_heard_, {.rank = rank, .waits = waits, .message = message});
+    if (!upper_.receive(Rank{rank}, message, now_).ok()) std::abort();
+  }
+  void tell_root(uint8_t rank, ByteView message, bool waits) {
+    write_step(root_heard_, {.rank = rank, .waits = waits, .message = message});
+    if (!root_.receive(Rank{rank}, message, now_).ok()) std::abort();
+  }
+
+  Coordinator root_;
+  Aggregator upper_, lower_;
+  std::deque<Negotiator> ranks_;
+  TimePoint now_{};
+  Bytes root_heard_, upper_heard_;
+};
+
+template <class Talk>
+void converse(Talk& talk, const std::string& about) {
   Request a = request_of(Kind::allreduce, "a");
   if (about == "cache") {
     for (int i = 0; i < 3; i++) talk.all_say(a);
@@ -109,6 +194,19 @@ void converse(Conversation& talk, const std::string& about) {
   }
 }
 
+// What goes up one by one.
+void converse_slowly(TreeConversation& talk) {
+  Request a = request_of(Kind::allreduce, "a");
+  talk.all_say(a);
+  talk.say(3, a);
+  talk.say(1, request_of(Kind::barrier, "barrier", {}), true);
+  talk.say(4, a);
+  Request on_device = request_of(Kind::allreduce, "b");
+  on_device.device = 1;
+  talk.all_say(on_device);
+  talk.say(4, request_of(Kind::join, "join", {}));
+}
+
 }  // namespace
 }  // namespace hvd
 
@@ -118,6 +216,12 @@ int main(int count, char** arguments) {
     hvd::Conversation talk;
     hvd::converse(talk, about);
     talk.write(arguments[1], about);
+    hvd::TreeConversation tree;
+    hvd::converse(tree, about);
+    tree.write(arguments[1], about);
   }
   hvd::write_connection_corpus(arguments[1]);
+  hvd::TreeConversation slow;
+  hvd::converse_slowly(slow);
+  slow.write(arguments[1], "slow");
 }

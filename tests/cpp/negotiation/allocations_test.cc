@@ -52,6 +52,44 @@ TEST(SteadyState, CachedAllreduceAllocatesOnlyThePlansItReturns) {
   EXPECT_EQ(allocations - before, 100u * kSize) << "one vector of tensors per rank and plan";
 }
 
+TEST(SteadyState, CachedAllreduceInATreeAllocatesOnlyThePlansItReturns) {
+  constexpr int32_t kSize = 5;
+  Coordinator root({{0}, {1, 2, 3, 4}}, {});
+  Aggregator upper(kSize, {{1}, {2}, {3, 4}}, {.hold = seconds(1)}), lower(kSize, {{3}, {4}}, {.hold = seconds(1)});
+  std::vector<std::unique_ptr<Negotiator>> ranks;
+  for (int32_t rank = 0; rank < kSize; rank++) ranks.push_back(std::make_unique<Negotiator>(kSize));
+  Request request = allreduce("a.name.longer.than.the.small.string.buffer");
+  Bytes message;
+  std::vector<Decision> decisions;
+  auto step = [&] {
+    TimePoint now{};
+    for (int32_t rank = 0; rank < kSize; rank++) {
+      Negotiator& speaker = *ranks[static_cast<size_t>(rank)];
+      speaker.announce(request);
+      Status status = rank == 0  ? root.receive(Rank{rank}, speaker.outgoing(), now)
+                      : rank < 3 ? upper.receive(Rank{rank}, speaker.outgoing(), now)
+                                 : lower.receive(Rank{rank}, speaker.outgoing(), now);
+      ASSERT_TRUE(status.ok());
+      speaker.clear_outgoing();
+    }
+    message.clear();
+    ASSERT_TRUE(lower.flush(now, message) && upper.receive(Rank{3}, message, now).ok());
+    message.clear();
+    ASSERT_TRUE(upper.flush(now, message) && root.receive(Rank{1}, message, now).ok());
+    message.clear();
+    ASSERT_TRUE(root.decide(now, message));
+    ASSERT_TRUE(upper.follow(message, now).ok() && lower.follow(message, now).ok());
+    for (const auto& rank : ranks) {
+      decisions.clear();
+      ASSERT_TRUE(rank->receive(message, decisions).ok());
+    }
+  };
+  for (int i = 0; i < 10; i++) step();
+  size_t before = allocations;
+  for (int i = 0; i < 100; i++) step();
+  EXPECT_EQ(allocations - before, 100u * kSize) << "one vector of tensors per rank and plan";
+}
+
 TEST(SteadyState, NamesThatComeAndGoLeaveNothingBehind) {
   CoordinatorSettings settings;
   settings.cache_capacity = 2;

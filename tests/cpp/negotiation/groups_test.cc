@@ -25,6 +25,23 @@ TEST_P(GroupsTest, MembersWaitForEachOtherAndComeTogether) {
   EXPECT_EQ(names_of(world.plans()), (Names{{"a"}, {"x"}, {"y"}, {"z"}})) << "in the order they were first seen";
 }
 
+TEST_P(GroupsTest, MembersAreKnownBeforeTheFirstOfTheirMessageFails) {
+  for (int32_t size : {1, 3}) {
+    Simulation world(size);
+    Request impossible = of_kind(Kind::reducescatter, "x");
+    impossible.reduce_op = ReduceOp::min;
+    for (int32_t rank = 0; rank < size; rank++) {
+      world.ranks[rank]->announce(in_group("g", 2, impossible));
+      world.ranks[rank]->announce(in_group("g", 2, allreduce("y")));
+      ASSERT_TRUE(world.flush(rank).ok());
+    }
+    std::vector<Plan> plans = world.plans();
+    ASSERT_EQ(names_of(plans), (Names{{"x"}, {"y"}}));
+    EXPECT_EQ(plans[0].error, Code::aborted);
+    EXPECT_EQ(plans[1].error, Code::ok);
+  }
+}
+
 TEST_P(GroupsTest, WorkAgainFromTheCache) {
   Simulation world(2);
   for (int i = 0; i < 3; i++) {

@@ -201,6 +201,23 @@ TEST_P(Timeout, LateRankTakesTheNextAttemptAlong) {
   EXPECT_EQ(world.run(allreduce("a")).error, Code::ok);
 }
 
+TEST_P(Timeout, RequestThatCrossesTheErrorIsFailedByItAlone) {
+  Simulation world(4, with_timeout(30));
+  world.submit(0, allreduce("a"));
+  world.pass(30);
+  world.ranks[2]->announce(allreduce("a"));  // on its way while the root gives up
+  EXPECT_EQ(world.plans().at(0).error, Code::unknown);
+  world.ranks[2]->announce(allreduce("a"));  // again, knowing the error
+  ASSERT_TRUE(world.flush(2).ok());
+  EXPECT_TRUE(world.decide().empty()) << "nobody waits for another answer";
+  for (int32_t rank : {0, 1}) world.submit(rank, allreduce("a"));
+  EXPECT_EQ(world.plans().at(0).error, Code::unknown) << "rank 1 comes late";
+  for (int32_t rank : {0, 1, 2}) world.submit(rank, allreduce("a"));
+  world.submit(3, allreduce("a"));
+  EXPECT_EQ(world.plans().at(0).error, Code::unknown) << "rank 3 comes late";
+  EXPECT_EQ(world.run(allreduce("a")).error, Code::ok);
+}
+
 TEST_P(Timeout, JoinOfAllForgetsWhatRanksOwe) {
   Simulation world(2, with_timeout(30));
   world.submit(0, allreduce("a"));

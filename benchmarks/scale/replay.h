@@ -1,0 +1,21 @@
+// How long a node works in a step: a fresh one hears again what a witness of a simulated world has heard, one step
+// after the other, with nothing else in the caches but its own.
+#pragma once
+
+#include <vector>
+
+#include "model/request.h"
+#include "scale/world.h"
+
+namespace hvd {
+
+struct StepTimes {
+  double first = 0;   // seconds of the first step
+  double cached = 0;  // of the fastest of the others
+};
+
+StepTimes replay(int32_t world_size, const Witness& witness);
+// The same for a rank that submits the requests and hears what the root said.
+StepTimes replay_rank(int32_t world_size, const Witness& root, const std::vector<Request>& requests);
+
+}  // namespace hvd

@@ -25,12 +25,6 @@ Request request_of(Kind kind, std::string name, Shape shape = {4, 2}) {
   return request;
 }
 
-void write_file(const std::filesystem::path& path, const Bytes& bytes) {
-  std::filesystem::create_directories(path.parent_path());
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-}
-
 // Three ranks; records what the coordinator hears and what a negotiator hears.
 class Conversation {
  public:

@@ -37,7 +37,7 @@ class Aggregator::State final : public Listener, public DownListener {
   void on_evicted(const KnownId& known, CacheId id) override;
   void on_shutdown_notice() override { stopped_ = true; }
 
-  Status submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now);
+  Status submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now, bool at_once = false);
   std::vector<Entry*> held();
   void conclude(Entry& entry, TimePoint now);
   void pass_on(Entry& entry, TimePoint now);
@@ -78,12 +78,8 @@ Status Aggregator::State::on_cached(Submission&& submission, uint64_t position, 
             fmt::format("rank {} sent the unknown cache id {}", index_of(submission.rank), submission.id)};
   }
   submission.request = known->request;
-  if (known->evicted_in == 0) return submit(*known->entry, std::move(submission), position, now);
-  // The id is forgotten once all ranks have acknowledged that, so that it cannot wait.
-  Entry& entry = *known->entry;
-  Status status = submit(entry, std::move(submission), position, now);
-  if (status.ok() && entry.is_open()) pass_on(entry, now);
-  return status;
+  // An evicted id is forgotten once all ranks have acknowledged that, so that it cannot wait.
+  return submit(*known->entry, std::move(submission), position, now, known->evicted_in != 0);
 }
 
 Status Aggregator::State::on_full(Submission&& submission, uint64_t position, TimePoint now) {
@@ -94,7 +90,8 @@ Status Aggregator::State::on_full(Submission&& submission, uint64_t position, Ti
   return status;
 }
 
-Status Aggregator::State::submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now) {
+Status Aggregator::State::submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now,
+                                 bool at_once) {
   int32_t set = entry.key.process_set;
   bool has_failed = gathering_.precedes_failure(entry, position);
   bool is_removed = gathering_.precedes_removal(set, position);
@@ -109,10 +106,10 @@ Status Aggregator::State::submit(Entry& entry, Submission&& submission, uint64_t
   } else {
     table().backdate(entry, submission.since);
   }
-  bool pays = gathering_.pay(entry, submission);
-  bool was_passed_on = submission.some != nullptr;
+  at_once |= submission.some != nullptr;  // a node below has passed it on
+  at_once |= gathering_.pay(entry, submission);
   gathering_.record(entry, std::move(submission));
-  if (pays || was_passed_on || entry.at_once || is_of_passed_group(entry)) {
+  if (at_once || entry.at_once || is_of_passed_group(entry)) {
     pass_on(entry, now);
   } else if (gathering_.is_complete(entry)) {
     conclude(entry, now);

@@ -113,12 +113,10 @@ void Coordinator::State::on_acknowledged(uint64_t before, uint64_t now) {
 }
 
 void Coordinator::State::note(const Submission& submission, int32_t process_set) {
-  if (submission.some == nullptr) {
-    // Of a whole subtree, those that have joined have said so, and all others speak now.
-    bool is_all = process_set == kWorldSet || readiness_.gathering().tree().is_single(submission.child);
-    if (is_all) activity_.submitted_by_all(submission.child);
-    if (activity_.have_all_submitted(submission.child)) return;
-  }
+  if (activity_.have_all_submitted(submission.child)) return;
+  // Of a whole subtree, those that have joined have said so, and all others speak now.
+  bool is_all = process_set == kWorldSet || readiness_.gathering().tree().is_single(submission.child);
+  if (submission.some == nullptr && is_all) return activity_.submitted_by_all(submission.child);
   for (int32_t rank : readiness_.gathering().ranks_of(submission, process_set, false)) {
     activity_.submitted(Rank{rank});
   }

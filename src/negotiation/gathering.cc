@@ -22,18 +22,12 @@ const Members* Gathering::find(int32_t process_set) const {
   return found == members_.end() ? nullptr : &found->second;
 }
 
-bool Gathering::precedes_removal(int32_t process_set, uint64_t position) const {
-  if (removals_.empty()) return false;
-  auto removal = removals_.find(process_set);
-  return removal != removals_.end() && position < removal->second.message;
-}
-
 uint64_t Gathering::removed_in(int32_t process_set) const {
   auto removal = removals_.find(process_set);
   return removal == removals_.end() ? 0 : removal->second.message;
 }
 
-Status Gathering::check(const Entry& entry, const Submission& submission) const {
+Status Gathering::check_closely(const Entry& entry, const Submission& submission) const {
   const NameKey& key = entry.key;
   const Members* set = members(key.process_set);
   if (set == nullptr) {
@@ -112,8 +106,7 @@ void Gathering::record(Entry& entry, Submission&& submission, bool precedes_remo
   entry.submissions.push_back(std::move(submission));
 }
 
-bool Gathering::pay(Entry& entry, const Submission& submission) {
-  if (entry.owing.empty()) return false;
+bool Gathering::pay_debts(Entry& entry, const Submission& submission) {
   bool paid = false;
   if (submission.some == nullptr) {
     for (int32_t rank : tree_.ranks(submission.child)) paid |= entry.owing.erase(Rank{rank});

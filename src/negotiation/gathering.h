@@ -30,14 +30,20 @@ class Gathering {
 
   // Was it submitted before the rank knew that the name has failed, or that the set is gone?
   bool precedes_failure(const Entry& entry, uint64_t position) const { return position < entry.failed_in; }
-  bool precedes_removal(int32_t process_set, uint64_t position) const;
+  bool precedes_removal(int32_t process_set, uint64_t position) const {
+    return !removals_.empty() && position < removed_in(process_set);
+  }
 
   // Not ok: a Negotiator that follows the plans does not submit this.
-  Status check(const Entry& entry, const Submission& submission) const;
+  Status check(const Entry& entry, const Submission& submission) const {
+    bool is_plain = submission.some == nullptr && entry.key.process_set == kWorldSet && joined().empty() &&
+                    entry.submitted.is_by_child() && !entry.submitted.contains_whole(submission.child);
+    return is_plain ? Status() : check_closely(entry, submission);
+  }
   // Takes the submission in.
   void record(Entry& entry, Submission&& submission, bool precedes_removal = false);
   // Whoever the submission speaks for owes nothing any more. True: some of them did.
-  bool pay(Entry& entry, const Submission& submission);
+  bool pay(Entry& entry, const Submission& submission) { return !entry.owing.empty() && pay_debts(entry, submission); }
   // All members below this node have submitted, or are excused by having joined.
   bool is_complete(const Entry& entry) const;
   // All ranks a submission speaks for; of those of the set before it was removed if it precedes that.
@@ -67,6 +73,8 @@ class Gathering {
   };
 
   bool leaves_out_joined(const Submission& submission, int32_t process_set) const;
+  bool pay_debts(Entry& entry, const Submission& submission);
+  Status check_closely(const Entry& entry, const Submission& submission) const;
   Status check_whole(const Entry& entry, const Submission& submission, const Members& members) const;
   Status check_rank(const Entry& entry, const Submission& submission, Rank rank) const;
 

@@ -100,10 +100,9 @@ Status Intake::take_subtree(Child child, TimePoint now, Listener& listener) {
 }
 
 Status Intake::take_ids(Child child, uint64_t position, TimePoint now, Listener& listener) {
-  const Submission whole = submission_of(child, now);
   for (const IdRun& run : subtree_item_.runs) {
     for (CacheId id = run.first; id - run.first < run.length; id++) {
-      Submission submission = whole;
+      Submission submission = submission_of(child, now);
       submission.id = id;
       if (Status status = listener.on_cached(std::move(submission), position, now); !status.ok()) return status;
     }
@@ -137,7 +136,7 @@ Submission Intake::submission_of(Child child, TimePoint now) const {
   submission.since = before(now, item.age);
   if (item.tag != SubtreeTag::some) return submission;
   submission.rank = Rank{item.ranks.front()};
-  submission.some = std::make_shared<const std::vector<int32_t>>(item.ranks);
+  submission.some = std::make_unique<const std::vector<int32_t>>(item.ranks);
   submission.id = item.value;
   return submission;
 }

@@ -37,7 +37,7 @@ struct Members {
 };
 
 using DeviceMap = std::shared_ptr<const std::vector<Device>>;  // by rank of the world
-using RankList = std::shared_ptr<const std::vector<int32_t>>;  // sorted
+using RankList = std::unique_ptr<const std::vector<int32_t>>;  // sorted
 
 // What one child said about a name: for itself, for its whole subtree, or for some of the ranks below it. They all
 // asked for the same (same_signature), and `request` is that of the lowest of them.

@@ -200,6 +200,21 @@ TEST(Aggregator, EvictedIdGoesUpBeforeTheEvictionIsAcknowledged) {
   EXPECT_THAT(below.said(), ElementsAre("rank 1 id 1", "all c", "acknowledge 1"));
 }
 
+TEST(Aggregator, EvictedIdOfTheOnlyMemberBelowGoesUpBeforeTheEvictionIsAcknowledged) {
+  Below below(1);
+  below.plan(add_set({0, 1}));
+  below.plan(add_set({0, 2}));
+  for (int32_t rank : {0, 1}) below.submit(rank, in_set(1, allreduce("a")));
+  EXPECT_THAT(below.said(), ElementsAre("all a"));
+  below.follow();
+  below.ranks[1]->announce(in_set(1, allreduce("a")));  // on its way as a number while the others make room for b
+  for (int32_t rank : {0, 2}) below.submit(rank, in_set(2, allreduce("b")));
+  EXPECT_THAT(below.said(), ElementsAre("all b"));
+  below.follow();
+  for (int32_t rank : {1, 2, 3, 4}) below.submit_to_node(rank, allreduce("c"));
+  EXPECT_THAT(below.said(), ElementsAre("rank 1 id 1", "all c", "acknowledge 3"));
+}
+
 TEST(Aggregator, ReportsWhoBreaksTheProtocol) {
   Below below;
   below.submit(1, allreduce("a"));

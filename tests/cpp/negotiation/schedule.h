@@ -379,7 +379,8 @@ class Schedule {
     if (mode_ != Mode::tree_with_timeout && !removed_.contains(tensor.process_set)) {
       EXPECT_EQ(plan.error, job.odd_rank < 0 ? Code::ok : Code::precondition) << tensor.name << ": " << plan.error_text;
     }
-    if (plan.error == Code::ok) {
+    // After a time-out, ranks may meet in different uses of a name, and differ in what does not matter to the kind.
+    if (plan.error == Code::ok && mode_ != Mode::tree_with_timeout) {
       EXPECT_TRUE(same_signature(tensor, job.request)) << tensor.name;
     }
     if (tensor.kind == Kind::join) rank.joined = false;

@@ -3,7 +3,7 @@
 namespace hvd {
 namespace {
 
-ByteView bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+ByteView bytes_of_text(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 void put(Encoder& out, ByteView bytes) {
   out.varint(bytes.size());
@@ -32,7 +32,7 @@ Bytes encode(const StoreReply& reply) {
   put(out, reply.value);
   out.varint(reply.entries.size());
   for (const auto& [key, value] : reply.entries) {
-    put(out, bytes_of(key));
+    put(out, bytes_of_text(key));
     put(out, value);
   }
   return message;

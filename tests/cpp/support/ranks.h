@@ -126,6 +126,7 @@ struct HostsOptions {
   LocalLink link = {};
   size_t segment = Mesh::kSegment;
   Where where = Where::threads;
+  bool goodbye = true;  // a rank whose body returns leaves in order; else it looks as if it died
 };
 
 // Runs body(transport, rank of the world) on threads or processes that play the ranks of several hosts. With
@@ -150,7 +151,7 @@ inline std::vector<int> run_hosts(std::span<const int32_t> ranks_per_host, const
     ASSERT_TRUE(net.attach(std::move(*mesh)).ok());
     net.enter();
     body(net, net.world_rank(net.rank()));
-    net.say_goodbye();
+    if (options.goodbye) net.say_goodbye();
     net.leave();
   };
   if (options.where == Where::processes) return run_children<LocalRank>(std::move(*made), run_one);

@@ -37,7 +37,9 @@ inline void run_set(const SetOfHosts& set, const std::function<void(RankContext)
     std::iota(members.begin(), members.end(), 0);
   }
   std::latch done(static_cast<ptrdiff_t>(host_of.size()));
-  run_hosts(set.hosts, small_settings(), [&](Transport& net, int32_t rank) {
+  HostsOptions options;
+  options.goodbye = stay;
+  run_hosts(set.hosts, options, [&](Transport& net, int32_t rank) {
     std::vector<int32_t> locals;
     for (int32_t member : members) {
       for (int32_t r = 0; r < net.size(); r++) {

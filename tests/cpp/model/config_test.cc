@@ -208,6 +208,11 @@ TEST(Config, ABadKeyIsAnErrorThatDoesNotShowIt) {
   }
 }
 
+TEST(Config, AHeartbeatComesBeforeSilenceCounts) {
+  EXPECT_THAT(error_of({{"HOROVOD_HEARTBEAT_SECONDS", "5"}}), HasSubstr("HOROVOD_SILENCE_SECONDS=5"));
+  EXPECT_TRUE(parse({{"HOROVOD_HEARTBEAT_SECONDS", "5"}, {"HOROVOD_SILENCE_SECONDS", "6"}}).ok());
+}
+
 TEST(Config, TheEnvironmentIsReadAtTheCall) {
   ASSERT_EQ(::setenv("HOROVOD_SHM_CHUNKS", "5", 1), 0);
   EXPECT_EQ(config_from_environment()->shm_chunks, 5);

@@ -92,7 +92,7 @@ constexpr Knob kKnobs[] = {
      "Data connections between two ranks of different hosts; 0 means one."},
     {"HOROVOD_TCP_CONGESTION", [](Config& c) -> Slot { return &c.tcp_congestion; }, {},
      "Congestion control of data connections: default is the host's; auto prefers reno to bbr on very short paths."},
-    {"HOROVOD_HEARTBEAT_SECONDS", [](Config& c) -> Slot { return &c.heartbeat_time; }, {1, kMaxSeconds},
+    {"HOROVOD_HEARTBEAT_SECONDS", [](Config& c) -> Slot { return &c.heartbeat_time; }, {0, kMaxSeconds},
      "In worlds of several hosts, every process shows that it runs this often, in seconds."},
     {"HOROVOD_SILENCE_SECONDS", [](Config& c) -> Slot { return &c.silence_time; }, {1, kMaxSeconds},
      "A process or host that is silent for this many seconds is lost."},
@@ -351,10 +351,10 @@ Status check_together(const Config& c) {
                                           "HOROVOD_SHM_RING_BYTES", c.shm_ring_bytes)}) {
     if (!check.ok()) return check;
   }
-  if (c.heartbeat_time >= c.silence_time) {
+  if (c.heartbeat_time <= 0 || c.heartbeat_time >= c.silence_time) {
     return {Code::invalid_argument,
-            fmt::format("HOROVOD_HEARTBEAT_SECONDS={} must be less than HOROVOD_SILENCE_SECONDS={}", c.heartbeat_time,
-                        c.silence_time)};
+            fmt::format("HOROVOD_HEARTBEAT_SECONDS={} must be more than 0 and less than HOROVOD_SILENCE_SECONDS={}",
+                        c.heartbeat_time, c.silence_time)};
   }
   if (!c.rendezvous_addr.empty() && c.rendezvous_port <= 0) {
     return {Code::invalid_argument,

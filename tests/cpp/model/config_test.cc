@@ -210,6 +210,7 @@ TEST(Config, ABadKeyIsAnErrorThatDoesNotShowIt) {
 
 TEST(Config, AHeartbeatComesBeforeSilenceCounts) {
   EXPECT_THAT(error_of({{"HOROVOD_HEARTBEAT_SECONDS", "5"}}), HasSubstr("HOROVOD_SILENCE_SECONDS=5"));
+  EXPECT_THAT(error_of({{"HOROVOD_HEARTBEAT_SECONDS", "0"}}), HasSubstr("more than 0"));
   EXPECT_TRUE(parse({{"HOROVOD_HEARTBEAT_SECONDS", "5"}, {"HOROVOD_SILENCE_SECONDS", "6"}}).ok());
 }
 

@@ -53,17 +53,18 @@ Result<WorldGroup> form(const Config& config) {
 class WorldMeeting : public testing::Test {
  protected:
   WorldMeeting() : key_(Key::random().value().hex()) {
-    Credentials credentials{.key = Key::from_hex(key_).value(), .tls = nullptr};
     auto listener = listen_on(std::vector{parse_ip("127.0.0.1").value()});
-    store_ = std::move(StoreServer::create(std::move(*listener), credentials).value());
+    port_ = listener->port;
+    listener_ = std::move(*listener);
   }
 
-  // Runs a process for each of the ranks; all must pass.
+  // Runs a process for each of the ranks; all must pass. They are forked before the store has its thread: a child
+  // would inherit the locks of OpenSSL that the thread happens to hold.
   void run(const std::vector<int32_t>& ranks_per_host, const std::vector<int32_t>& ranks,
            const std::function<void(Config)>& body) {
     std::vector<pid_t> children;
     for (int32_t rank : ranks) {
-      Config config = make_config(ranks_per_host, rank, store_->port(), key_);
+      Config config = make_config(ranks_per_host, rank, port_, key_);
       pid_t child = ::fork();
       if (child == 0) {
         body(config);
@@ -71,6 +72,11 @@ class WorldMeeting : public testing::Test {
         std::_Exit(testing::Test::HasFailure() ? 1 : 0);
       }
       children.push_back(child);
+    }
+    std::unique_ptr<StoreServer> store;
+    if (!listener_.sockets.empty()) {
+      Credentials credentials{.key = Key::from_hex(key_).value(), .tls = nullptr};
+      store = std::move(StoreServer::create(std::move(listener_), credentials).value());
     }
     for (size_t i = 0; i < children.size(); i++) {
       int status = 0;
@@ -80,7 +86,8 @@ class WorldMeeting : public testing::Test {
   }
 
   std::string key_;
-  std::unique_ptr<StoreServer> store_;
+  Listener listener_;  // of the store; empty where there is to be none
+  uint16_t port_ = 0;
 };
 
 // One byte to and from every rank with which there is a connection, over all stripes.
@@ -129,6 +136,10 @@ struct Shape {
   std::vector<int32_t> ranks_per_host;
   int32_t streams = 1;
 };
+void PrintTo(const Shape& shape, std::ostream* out) {
+  for (int32_t ranks : shape.ranks_per_host) *out << ranks << ' ';
+  *out << "with " << shape.streams << " streams";
+}
 class Shapes : public WorldMeeting, public testing::WithParamInterface<Shape> {};
 
 TEST_P(Shapes, EveryRankKnowsAllAndReachesItsPeers) {
@@ -224,29 +235,16 @@ TEST_F(WorldMeeting, ARankThatIsThereTwiceIsNamedOnAllRanks) {
 }
 
 TEST_F(WorldMeeting, RankZeroHostsTheStoreIfNobodyElseDoes) {
-  uint16_t port = store_->port();
-  store_.reset();
-  std::vector<pid_t> children;
-  for (int32_t rank = 0; rank < 2; rank++) {
-    Config config = make_config({1, 1}, rank, port, key_);
-    pid_t child = ::fork();
-    if (child == 0) {
-      auto group = form(config);
-      EXPECT_TRUE(group.ok()) << group.status().message();
-      EXPECT_EQ(group.ok() && group->store != nullptr, rank == 0);
-      std::_Exit(testing::Test::HasFailure() ? 1 : 0);
-    }
-    children.push_back(child);
-  }
-  for (pid_t child : children) {
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
+  listener_ = {};
+  run({1, 1}, {0, 1}, [](Config config) {
+    auto group = form(config);
+    ASSERT_TRUE(group.ok()) << group.status().message();
+    EXPECT_EQ(group->store != nullptr, config.rank == 0);
+  });
 }
 
 TEST_F(WorldMeeting, OneHostOpensNoSocketsAndNeedsNoStore) {
-  store_.reset();
+  listener_ = {};
   Config config = make_config({1}, 0, 1, "");
   auto count = [] {
     std::filesystem::directory_iterator all("/proc/self/fd");

@@ -77,6 +77,8 @@ Team::Team(int rank, int size) : rank_(rank), size_(size), cpus_(usable_cpus()) 
   if (memory == MAP_FAILED) fail(std::string("cannot map ") + path);
   close(fd);
   block_ = static_cast<Block*>(memory);  // zeros are valid atomics and counters
+  errno = 0;
+  if (block_->joined.value.fetch_add(1) >= static_cast<uint64_t>(size)) fail(std::string(path) + " was used before");
 }
 
 void Team::pin() const {

@@ -52,7 +52,7 @@ class Team {
     std::atomic<uint64_t> value;
   };
   struct Block {
-    Line arrived, ping, pong, probed;
+    Line joined, arrived, ping, pong, probed;
     double probe_ns;
     double numbers[kMaxRanks];
   };

@@ -48,7 +48,7 @@ struct ControlBlock {
   // The first failure; 0: none, 1: being written, 2: the fields below are valid.
   alignas(kLinePair) std::atomic<uint32_t> failed{0};
   int32_t failure_code = 0;
-  char failure_text[4096] = {};  // room for the list of all addresses that were tried
+  char failure_text[4096] = {};                         // room for the list of all addresses that were tried
   alignas(kLinePair) std::atomic<uint32_t> blocked{0};  // how many ranks are Activity::blocked
   Flag down_written;                                    // written by the root
   Flag up_read[kMaxLocalRanks];                         // written by the root

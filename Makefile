@@ -69,7 +69,7 @@ test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build ## Run a
 
 .PHONY: soak
 soak: all packages-fuzz $(STAMPS)/test ## Run the tests again and again, sanitizers and fuzzers for long
-	@REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel
+	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel
 
 .PHONY: bench
 bench: all packages-bench packages-testbed $(STAMPS)/bench ## Measure against MPI and Gloo

@@ -14,7 +14,7 @@
 
 namespace hvd {
 
-class Aggregator::State final : public Listener, public DownListener {
+class Aggregator::State final : public IntakeListener, public DownListener {
  public:
   State(int32_t world_size, const std::vector<std::vector<int32_t>>& children, AggregatorSettings settings)
       : settings_(settings),
@@ -28,8 +28,8 @@ class Aggregator::State final : public Listener, public DownListener {
   TimePoint next_deadline() const;
 
  private:
-  Status on_cached(Submission&& submission, uint64_t position, TimePoint now) override;
-  Status on_full(Submission&& submission, uint64_t position, TimePoint now) override;
+  Status on_cached(Arrival&& arrival, uint64_t position, TimePoint now) override;
+  Status on_full(Arrival&& arrival, uint64_t position, TimePoint now) override;
   Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) override;
   void on_shutdown(Rank rank, std::string_view reason) override;
   void on_acknowledged(uint64_t, uint64_t) override {}  // flush() asks
@@ -37,7 +37,7 @@ class Aggregator::State final : public Listener, public DownListener {
   void on_evicted(const KnownId& known, CacheId id) override;
   void on_shutdown_notice() override { stopped_ = true; }
 
-  Status submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now, bool at_once = false);
+  Status submit(Entry& entry, Arrival&& arrival, uint64_t position, TimePoint now, bool at_once = false);
   std::vector<Entry*> held();
   void conclude(Entry& entry, TimePoint now);
   void pass_on(Entry& entry, TimePoint now);
@@ -47,8 +47,7 @@ class Aggregator::State final : public Listener, public DownListener {
   bool change_sets(const Ended& ended);
 
   void write_whole(const Entry& entry, TimePoint now);
-  void write_some(const Entry& entry, const Submission& submission, bool precedes_removal, uint64_t knows,
-                  TimePoint now);
+  void write_some(const Entry& entry, const Arrival& arrival, bool precedes_removal, uint64_t knows, TimePoint now);
   void write_whole_ids();
   void acknowledge(Encoder& encoder);
   uint64_t must_know(const Entry& entry) const;
@@ -71,44 +70,42 @@ Status Aggregator::State::receive(Rank rank, ByteView message, TimePoint now) {
   return stopped_ ? Status() : intake_.receive(rank, message, now, *this);
 }
 
-Status Aggregator::State::on_cached(Submission&& submission, uint64_t position, TimePoint now) {
-  const KnownId* known = reader_.find(submission.id);
+Status Aggregator::State::on_cached(Arrival&& arrival, uint64_t position, TimePoint now) {
+  const KnownId* known = reader_.find(arrival.id);
   if (known == nullptr) {
-    return {Code::unknown,
-            fmt::format("rank {} sent the unknown cache id {}", index_of(submission.rank), submission.id)};
+    return {Code::unknown, fmt::format("rank {} sent the unknown cache id {}", index_of(arrival.rank), arrival.id)};
   }
-  submission.request = known->request;
+  arrival.request = known->request;
   // An evicted id is forgotten once all ranks have acknowledged that, so that it cannot wait.
-  return submit(*known->entry, std::move(submission), position, now, known->evicted_in != 0);
+  return submit(*known->entry, std::move(arrival), position, now, known->evicted_in != 0);
 }
 
-Status Aggregator::State::on_full(Submission&& submission, uint64_t position, TimePoint now) {
-  const Request& request = *submission.request;
+Status Aggregator::State::on_full(Arrival&& arrival, uint64_t position, TimePoint now) {
+  const Request& request = *arrival.request;
   Entry& entry = table().find_or_add({gathering_set(request), request.name});
-  Status status = submit(entry, std::move(submission), position, now);
+  Status status = submit(entry, std::move(arrival), position, now);
   table().release(entry);
   return status;
 }
 
-Status Aggregator::State::submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now,
-                                 bool at_once) {
+Status Aggregator::State::submit(Entry& entry, Arrival&& arrival, uint64_t position, TimePoint now, bool at_once) {
   int32_t set = entry.key.process_set;
   bool has_failed = gathering_.precedes_failure(entry, position);
   bool is_removed = gathering_.precedes_removal(set, position);
-  if (has_failed) gathering_.pay(entry, submission);
+  if (has_failed) gathering_.pay(entry, arrival);
   if (has_failed || is_removed) {
-    write_some(entry, submission, is_removed, position > acknowledged_ ? position : 0, now);
+    write_some(entry, arrival, is_removed, position > acknowledged_ ? position : 0, now);
     return {};
   }
-  if (Status status = gathering_.check(entry, submission); !status.ok()) return status;
+  if (Status status = gathering_.check(entry, arrival); !status.ok()) return status;
   if (entry.state == Entry::State::idle) {
-    table().open(entry, *gathering_.members(set), submission.since);
+    table().open(entry, *gathering_.members(set), arrival.since);
   } else {
-    table().backdate(entry, submission.since);
+    table().backdate(entry, arrival.since);
   }
-  at_once |= submission.some != nullptr;  // a node below has passed it on
-  at_once |= gathering_.pay(entry, submission);
-  gathering_.record(entry, std::move(submission));
+  at_once |= arrival.some != nullptr;  // a node below has passed it on
+  at_once |= gathering_.pay(entry, arrival);
+  gathering_.record(entry, std::move(arrival));
   if (at_once || entry.at_once || is_of_passed_group(entry)) {
     pass_on(entry, now);
   } else if (gathering_.is_complete(entry)) {
@@ -152,13 +149,13 @@ void Aggregator::State::on_shutdown(Rank rank, std::string_view reason) {
 
 // All members below have submitted it. It stays open until the root has decided, so that nobody submits it twice.
 void Aggregator::State::conclude(Entry& entry, TimePoint now) {
-  const Submission& first = entry.submissions.front();
-  auto is_like_first = [&](const Submission& other) {
+  const Arrival& first = entry.arrivals.front();
+  auto is_like_first = [&](const Arrival& other) {
     return other.id == first.id && (other.request == first.request || same_signature(*other.request, *first.request));
   };
-  if (!std::all_of(entry.submissions.begin(), entry.submissions.end(), is_like_first)) return pass_on(entry, now);
+  if (!std::all_of(entry.arrivals.begin(), entry.arrivals.end(), is_like_first)) return pass_on(entry, now);
   write_whole(entry, now);
-  entry.passed_on = entry.submissions.size();
+  entry.passed_on = entry.arrivals.size();
   entry.at_once = true;
   table().unlist(entry);
 }
@@ -167,11 +164,11 @@ void Aggregator::State::pass_on(Entry& entry, TimePoint now) {
   entry.at_once = true;
   table().unlist(entry);
   bool has_new_group = false;
-  for (; entry.passed_on < entry.submissions.size(); entry.passed_on++) {
-    const Submission& submission = entry.submissions[entry.passed_on];
-    write_some(entry, submission, false, must_know(entry), now);
-    if (submission.request->group.empty()) continue;
-    NameKey group({entry.key.process_set, submission.request->group});
+  for (; entry.passed_on < entry.arrivals.size(); entry.passed_on++) {
+    const Arrival& arrival = entry.arrivals[entry.passed_on];
+    write_some(entry, arrival, false, must_know(entry), now);
+    if (arrival.request->group.empty()) continue;
+    NameKey group({entry.key.process_set, arrival.request->group});
     has_new_group |= passed_groups_[group].insert(&entry).second;
   }
   if (!has_new_group) return;
@@ -182,10 +179,10 @@ void Aggregator::State::pass_on(Entry& entry, TimePoint now) {
 
 bool Aggregator::State::is_of_passed_group(const Entry& entry) const {
   if (passed_groups_.empty()) return false;
-  auto is_passed = [&](const Submission& submission) {
-    return passed_groups_.contains(NameView{entry.key.process_set, submission.request->group});
+  auto is_passed = [&](const Arrival& arrival) {
+    return passed_groups_.contains(NameView{entry.key.process_set, arrival.request->group});
   };
-  return std::any_of(entry.submissions.begin(), entry.submissions.end(), is_passed);
+  return std::any_of(entry.arrivals.begin(), entry.arrivals.end(), is_passed);
 }
 
 void Aggregator::State::close(Entry& entry) {
@@ -205,8 +202,8 @@ uint64_t Aggregator::State::must_know(const Entry& entry) const {
 }
 
 void Aggregator::State::write_whole(const Entry& entry, TimePoint now) {
-  auto by_rank = [](const Submission& a, const Submission& b) { return a.rank < b.rank; };
-  const Submission& lowest = *std::min_element(entry.submissions.begin(), entry.submissions.end(), by_rank);
+  auto by_rank = [](const Arrival& a, const Arrival& b) { return a.rank < b.rank; };
+  const Arrival& lowest = *std::min_element(entry.arrivals.begin(), entry.arrivals.end(), by_rank);
   uint64_t knows = must_know(entry);
   Duration age = now - entry.since;
   bool is_old = age > settings_.hold / 16;
@@ -220,9 +217,9 @@ void Aggregator::State::write_whole(const Entry& entry, TimePoint now) {
   if (lowest.id != 0) return write_ids(encoder, {&lowest.id, 1});
   std::vector<std::pair<int32_t, Device>> places;
   if (lowest.request->device != kHost) {
-    for (const Submission& submission : entry.submissions) {
-      for (int32_t rank : gathering_.ranks_of(submission, entry.key.process_set, false)) {
-        places.emplace_back(rank, submission.device_of(Rank{rank}));
+    for (const Arrival& arrival : entry.arrivals) {
+      for (int32_t rank : gathering_.ranks_of(arrival, entry.key.process_set, false)) {
+        places.emplace_back(rank, arrival.device_of(Rank{rank}));
       }
     }
   }
@@ -232,19 +229,19 @@ void Aggregator::State::write_whole(const Entry& entry, TimePoint now) {
   hvd::write_whole(encoder, *lowest.request, devices);
 }
 
-void Aggregator::State::write_some(const Entry& entry, const Submission& submission, bool precedes_removal,
-                                   uint64_t knows, TimePoint now) {
-  std::vector<int32_t> ranks = gathering_.ranks_of(submission, entry.key.process_set, precedes_removal);
+void Aggregator::State::write_some(const Entry& entry, const Arrival& arrival, bool precedes_removal, uint64_t knows,
+                                   TimePoint now) {
+  std::vector<int32_t> ranks = gathering_.ranks_of(arrival, entry.key.process_set, precedes_removal);
   if (ranks.empty()) return;
   Encoder encoder(outgoing_);
   if (knows != 0) write_knows(encoder, knows);
-  if (Duration age = now - submission.since; age >= kAgeUnit) write_age(encoder, age);
-  if (submission.id != 0) return hvd::write_some(encoder, submission.id, ranks);
+  if (Duration age = now - arrival.since; age >= kAgeUnit) write_age(encoder, age);
+  if (arrival.id != 0) return hvd::write_some(encoder, arrival.id, ranks);
   std::vector<Device> devices;
-  if (submission.request->device != kHost) {
-    for (int32_t rank : ranks) devices.push_back(submission.device_of(Rank{rank}));
+  if (arrival.request->device != kHost) {
+    for (int32_t rank : ranks) devices.push_back(arrival.device_of(Rank{rank}));
   }
-  hvd::write_some(encoder, *submission.request, ranks, devices);
+  hvd::write_some(encoder, *arrival.request, ranks, devices);
 }
 
 void Aggregator::State::write_whole_ids() {
@@ -313,8 +310,8 @@ bool Aggregator::State::change_sets(const Ended& ended) {
 void Aggregator::State::on_evicted(const KnownId& known, CacheId id) {
   remembered_.push_back(known.evicted_in);
   Entry& entry = *known.entry;
-  auto has_it = [&](const Submission& submission) { return submission.id == id; };
-  if (entry.is_open() && std::any_of(entry.submissions.begin(), entry.submissions.end(), has_it)) pass_on(entry, now_);
+  auto has_it = [&](const Arrival& arrival) { return arrival.id == id; };
+  if (entry.is_open() && std::any_of(entry.arrivals.begin(), entry.arrivals.end(), has_it)) pass_on(entry, now_);
 }
 
 bool Aggregator::State::flush(TimePoint now, Bytes& out) {

@@ -11,7 +11,7 @@
 //   down    follow(message), then send the message, unchanged, to the leaders below and to the local ranks
 //
 // What goes up when. A name goes up once all members of its process set below have submitted it (or have joined). Until
-// then it is held, and goes up with who has submitted it, as do all further submissions of it, once
+// then it is held, and goes up with who has submitted it, as do all further arrivals of it, once
 //   - it has been held for the hold time, or a node below has passed it on: the root must be able to report a stall;
 //   - those who have submitted it did not ask for the same: the root must be able to say who asked for what;
 //   - one of them joins: a join never overtakes what its rank submitted before;
@@ -27,7 +27,7 @@
 // of such a message if and only if it was acknowledged before the item, or the item says so itself (`knows`,
 // subtree_messages.h). Members of a group that all ranks submit in one order go up in that order.
 //
-// What the root does not know: it sees submissions that are held by nodes below only when they go up. Until then its
+// What the root does not know: it sees arrivals that are held by nodes below only when they go up. Until then its
 // reports may say of a rank that waits for less than the hold time that it has nothing pending.
 #pragma once
 

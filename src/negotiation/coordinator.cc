@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "negotiation/activity.h"
 #include "negotiation/intake.h"
+#include "negotiation/last_seen.h"
 #include "negotiation/messages.h"
 #include "negotiation/plan_cache.h"
 #include "negotiation/plan_writer.h"
@@ -15,7 +15,7 @@
 #include "negotiation/stalls.h"
 
 namespace hvd {
-class Coordinator::State final : public Listener {
+class Coordinator::State final : public IntakeListener {
  public:
   State(Subtrees tree, CoordinatorSettings settings, NegotiationObserver* observer)
       : settings_(std::move(settings)),
@@ -32,12 +32,12 @@ class Coordinator::State final : public Listener {
   void tune(const Tuning& tuning) { next_tuning_ = tuning; }
 
  private:
-  Status on_cached(Submission&& submission, uint64_t position, TimePoint now) override;
-  Status on_full(Submission&& submission, uint64_t position, TimePoint now) override;
+  Status on_cached(Arrival&& arrival, uint64_t position, TimePoint now) override;
+  Status on_full(Arrival&& arrival, uint64_t position, TimePoint now) override;
   Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) override;
   void on_shutdown(Rank rank, std::string_view reason) override;
   void on_acknowledged(uint64_t before, uint64_t now) override;
-  void note(const Submission& submission, int32_t process_set);
+  void note(const Arrival& arrival, int32_t process_set);
 
   TimePoint plans_due() const;
   TimePoint timeout_due() const;
@@ -57,7 +57,7 @@ class Coordinator::State final : public Listener {
   Intake intake_;
   PlanCache cache_;
   PlanWriter writer_;
-  Activity activity_;
+  LastSeen activity_;
   std::optional<TimePoint> last_report_;
   std::optional<ShutdownNotice> shutdown_;
   bool stopped_ = false;  // the shutdown notice has been sent
@@ -70,24 +70,23 @@ Status Coordinator::State::receive(Rank rank, ByteView message, TimePoint now) {
   return status;
 }
 
-Status Coordinator::State::on_cached(Submission&& submission, uint64_t position, TimePoint now) {
-  CachedPlan* plan = cache_.find(submission.id);
+Status Coordinator::State::on_cached(Arrival&& arrival, uint64_t position, TimePoint now) {
+  CachedPlan* plan = cache_.find(arrival.id);
   if (plan == nullptr) {
-    return {Code::unknown,
-            fmt::format("rank {} sent the unknown cache id {}", index_of(submission.rank), submission.id)};
+    return {Code::unknown, fmt::format("rank {} sent the unknown cache id {}", index_of(arrival.rank), arrival.id)};
   }
-  submission.request = plan->request;
-  submission.devices = plan->devices;
-  note(submission, plan->entry->key.process_set);
-  return readiness_.submit(*plan->entry, std::move(submission), position, now);
+  arrival.request = plan->request;
+  arrival.devices = plan->devices;
+  note(arrival, plan->entry->key.process_set);
+  return readiness_.submit(*plan->entry, std::move(arrival), position, now);
 }
 
-Status Coordinator::State::on_full(Submission&& submission, uint64_t position, TimePoint now) {
-  const Request& request = *submission.request;
+Status Coordinator::State::on_full(Arrival&& arrival, uint64_t position, TimePoint now) {
+  const Request& request = *arrival.request;
   int32_t set = gathering_set(request);
-  note(submission, set);
+  note(arrival, set);
   Entry& entry = readiness_.table().find_or_add({set, request.name});
-  Status status = readiness_.submit(entry, std::move(submission), position, now);
+  Status status = readiness_.submit(entry, std::move(arrival), position, now);
   if (!status.ok()) readiness_.table().release(entry);
   return status;
 }
@@ -112,12 +111,12 @@ void Coordinator::State::on_acknowledged(uint64_t before, uint64_t now) {
   readiness_.table().forget_failures(processed_by_all);
 }
 
-void Coordinator::State::note(const Submission& submission, int32_t process_set) {
-  if (activity_.have_all_submitted(submission.child)) return;
+void Coordinator::State::note(const Arrival& arrival, int32_t process_set) {
+  if (activity_.have_all_submitted(arrival.child)) return;
   // Of a whole subtree, those that have joined have said so, and all others speak now.
-  bool is_all = process_set == kWorldSet || readiness_.gathering().tree().is_single(submission.child);
-  if (submission.some == nullptr && is_all) return activity_.submitted_by_all(submission.child);
-  for (int32_t rank : readiness_.gathering().ranks_of(submission, process_set, false)) {
+  bool is_all = process_set == kWorldSet || readiness_.gathering().tree().is_single(arrival.child);
+  if (arrival.some == nullptr && is_all) return activity_.submitted_by_all(arrival.child);
+  for (int32_t rank : readiness_.gathering().ranks_of(arrival, process_set, false)) {
     activity_.submitted(Rank{rank});
   }
 }

@@ -27,91 +27,90 @@ uint64_t Gathering::removed_in(int32_t process_set) const {
   return removal == removals_.end() ? 0 : removal->second.message;
 }
 
-Status Gathering::check_closely(const Entry& entry, const Submission& submission) const {
+Status Gathering::check_closely(const Entry& entry, const Arrival& arrival) const {
   const NameKey& key = entry.key;
   const Members* set = members(key.process_set);
   if (set == nullptr) {
-    return broken(submission.rank, fmt::format("{} is for the unknown process set {}", key.name, key.process_set));
+    return broken(arrival.rank, fmt::format("{} is for the unknown process set {}", key.name, key.process_set));
   }
-  if (submission.some == nullptr && !tree_.is_single(submission.child)) return check_whole(entry, submission, *set);
-  if (submission.some == nullptr) return check_rank(entry, submission, submission.rank);
-  for (int32_t rank : *submission.some) {
-    if (Status status = check_rank(entry, submission, Rank{rank}); !status.ok()) return status;
+  if (arrival.some == nullptr && !tree_.is_single(arrival.child)) return check_whole(entry, arrival, *set);
+  if (arrival.some == nullptr) return check_rank(entry, arrival, arrival.rank);
+  for (int32_t rank : *arrival.some) {
+    if (Status status = check_rank(entry, arrival, Rank{rank}); !status.ok()) return status;
   }
   return {};
 }
 
 // Nothing is asked about each rank: a whole subtree must cost no more than a rank.
-Status Gathering::check_whole(const Entry& entry, const Submission& submission, const Members& members) const {
+Status Gathering::check_whole(const Entry& entry, const Arrival& arrival, const Members& members) const {
   const NameKey& key = entry.key;
-  if (members.below(submission.child) == 0) {
-    return broken(submission.rank,
+  if (members.below(arrival.child) == 0) {
+    return broken(arrival.rank,
                   fmt::format("{} is for process set {}, which no rank below it is in", key.name, key.process_set));
   }
-  if (entry.submitted.contains_whole(submission.child)) {
-    return broken(submission.rank, fmt::format("{} was submitted twice", key.name));
+  if (entry.submitted.contains_whole(arrival.child)) {
+    return broken(arrival.rank, fmt::format("{} was submitted twice", key.name));
   }
-  if (entry.submitted.is_by_child() && !leaves_out_joined(submission, key.process_set)) return {};
-  std::vector<int32_t> ranks = ranks_of(submission, key.process_set, false);
-  if (ranks.empty()) return broken(submission.rank, fmt::format("{} was submitted by nobody", key.name));
+  if (entry.submitted.is_by_child() && !leaves_out_joined(arrival, key.process_set)) return {};
+  std::vector<int32_t> ranks = ranks_of(arrival, key.process_set, false);
+  if (ranks.empty()) return broken(arrival.rank, fmt::format("{} was submitted by nobody", key.name));
   for (int32_t rank : ranks) {
-    if (Status status = check_rank(entry, submission, Rank{rank}); !status.ok()) return status;
+    if (Status status = check_rank(entry, arrival, Rank{rank}); !status.ok()) return status;
   }
   return {};
 }
 
-Status Gathering::check_rank(const Entry& entry, const Submission& submission, Rank rank) const {
+Status Gathering::check_rank(const Entry& entry, const Arrival& arrival, Rank rank) const {
   const NameKey& key = entry.key;
   if (key.process_set != kWorldSet && !sets_.contains(key.process_set, rank)) {
     return broken(rank, fmt::format("{} is for process set {}, which it is not in", key.name, key.process_set));
   }
   if (entry.submitted.contains(rank)) return broken(rank, fmt::format("{} was submitted twice", key.name));
   bool may_submit =
-      key.process_set != kWorldSet || manages_sets(submission.request->kind) || !joins_.ranks().contains(rank);
+      key.process_set != kWorldSet || manages_sets(arrival.request->kind) || !joins_.ranks().contains(rank);
   if (may_submit) return {};
   return broken(rank, fmt::format("{} was submitted after the rank had joined", key.name));
 }
 
-bool Gathering::leaves_out_joined(const Submission& submission, int32_t process_set) const {
-  return process_set == kWorldSet && !joins_.ranks().empty() && !manages_sets(submission.request->kind);
+bool Gathering::leaves_out_joined(const Arrival& arrival, int32_t process_set) const {
+  return process_set == kWorldSet && !joins_.ranks().empty() && !manages_sets(arrival.request->kind);
 }
 
-std::vector<int32_t> Gathering::ranks_of(const Submission& submission, int32_t process_set,
-                                         bool precedes_removal) const {
-  if (submission.some != nullptr) return *submission.some;
-  if (tree_.is_single(submission.child)) return {index_of(submission.rank)};
+std::vector<int32_t> Gathering::ranks_of(const Arrival& arrival, int32_t process_set, bool precedes_removal) const {
+  if (arrival.some != nullptr) return *arrival.some;
+  if (tree_.is_single(arrival.child)) return {index_of(arrival.rank)};
   const Members* set = precedes_removal ? &removals_.at(process_set).members : members(process_set);
-  bool without_joined = leaves_out_joined(submission, process_set);
+  bool without_joined = leaves_out_joined(arrival, process_set);
   std::vector<int32_t> ranks;
-  for (int32_t rank : tree_.ranks(submission.child)) {
+  for (int32_t rank : tree_.ranks(arrival.child)) {
     if (set == nullptr || !std::binary_search(set->ranks.begin(), set->ranks.end(), rank)) continue;
     if (!without_joined || !joins_.ranks().contains(Rank{rank})) ranks.push_back(rank);
   }
   return ranks;
 }
 
-void Gathering::record(Entry& entry, Submission&& submission, bool precedes_removal) {
-  Child child = submission.child;
+void Gathering::record(Entry& entry, Arrival&& arrival, bool precedes_removal) {
+  Child child = arrival.child;
   int32_t set = entry.key.process_set;
-  bool as_child = submission.some == nullptr && entry.members != nullptr && !precedes_removal &&
-                  entry.submitted.is_by_child() && (tree_.is_single(child) || !leaves_out_joined(submission, set));
+  bool as_child = arrival.some == nullptr && entry.members != nullptr && !precedes_removal &&
+                  entry.submitted.is_by_child() && (tree_.is_single(child) || !leaves_out_joined(arrival, set));
   if (as_child) {
     entry.submitted.insert_whole(child, entry.members->below(child));
-    submission.rank = entry.members->lowest_below(child);
+    arrival.rank = entry.members->lowest_below(child);
   } else {
-    std::vector<int32_t> ranks = ranks_of(submission, set, precedes_removal);
+    std::vector<int32_t> ranks = ranks_of(arrival, set, precedes_removal);
     for (int32_t rank : ranks) entry.submitted.insert(Rank{rank});
-    if (!ranks.empty()) submission.rank = Rank{ranks.front()};
+    if (!ranks.empty()) arrival.rank = Rank{ranks.front()};
   }
-  entry.submissions.push_back(std::move(submission));
+  entry.arrivals.push_back(std::move(arrival));
 }
 
-bool Gathering::pay_debts(Entry& entry, const Submission& submission) {
+bool Gathering::pay_debts(Entry& entry, const Arrival& arrival) {
   bool paid = false;
-  if (submission.some == nullptr) {
-    for (int32_t rank : tree_.ranks(submission.child)) paid |= entry.owing.erase(Rank{rank});
+  if (arrival.some == nullptr) {
+    for (int32_t rank : tree_.ranks(arrival.child)) paid |= entry.owing.erase(Rank{rank});
   } else {
-    for (int32_t rank : *submission.some) paid |= entry.owing.erase(Rank{rank});
+    for (int32_t rank : *arrival.some) paid |= entry.owing.erase(Rank{rank});
   }
   return paid;
 }

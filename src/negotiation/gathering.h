@@ -2,7 +2,7 @@
 // process sets, joins, what crossed a removal or a failure. The root (Readiness) and every Aggregator gather alike.
 //
 // Positions. Whoever submits something has processed the down messages up to some number, its position. It decides what
-// a submission means that crossed a down message on its way:
+// an arrival means that crossed a down message on its way:
 //   - below the message that failed the name: that message failed it, there is nothing left to do;
 //   - below the message that removed the process set: it was for the set that is gone.
 // Thread rule: one caller at a time.
@@ -35,19 +35,19 @@ class Gathering {
   }
 
   // Not ok: a Negotiator that follows the plans does not submit this.
-  Status check(const Entry& entry, const Submission& submission) const {
-    bool is_plain = submission.some == nullptr && entry.key.process_set == kWorldSet && joined().empty() &&
-                    entry.submitted.is_by_child() && !entry.submitted.contains_whole(submission.child);
-    return is_plain ? Status() : check_closely(entry, submission);
+  Status check(const Entry& entry, const Arrival& arrival) const {
+    bool is_plain = arrival.some == nullptr && entry.key.process_set == kWorldSet && joined().empty() &&
+                    entry.submitted.is_by_child() && !entry.submitted.contains_whole(arrival.child);
+    return is_plain ? Status() : check_closely(entry, arrival);
   }
-  // Takes the submission in.
-  void record(Entry& entry, Submission&& submission, bool precedes_removal = false);
-  // Whoever the submission speaks for owes nothing any more. True: some of them did.
-  bool pay(Entry& entry, const Submission& submission) { return !entry.owing.empty() && pay_debts(entry, submission); }
+  // Takes the arrival in.
+  void record(Entry& entry, Arrival&& arrival, bool precedes_removal = false);
+  // Whoever the arrival speaks for owes nothing any more. True: some of them did.
+  bool pay(Entry& entry, const Arrival& arrival) { return !entry.owing.empty() && pay_debts(entry, arrival); }
   // All members below this node have submitted, or are excused by having joined.
   bool is_complete(const Entry& entry) const;
-  // All ranks a submission speaks for; of those of the set before it was removed if it precedes that.
-  std::vector<int32_t> ranks_of(const Submission& submission, int32_t process_set, bool precedes_removal) const;
+  // All ranks an arrival speaks for; of those of the set before it was removed if it precedes that.
+  std::vector<int32_t> ranks_of(const Arrival& arrival, int32_t process_set, bool precedes_removal) const;
 
   // Takes effect for all that is submitted from now on; returns the id of the set.
   int32_t add_set(const std::vector<int32_t>& ranks);
@@ -72,11 +72,11 @@ class Gathering {
     Members members;
   };
 
-  bool leaves_out_joined(const Submission& submission, int32_t process_set) const;
-  bool pay_debts(Entry& entry, const Submission& submission);
-  Status check_closely(const Entry& entry, const Submission& submission) const;
-  Status check_whole(const Entry& entry, const Submission& submission, const Members& members) const;
-  Status check_rank(const Entry& entry, const Submission& submission, Rank rank) const;
+  bool leaves_out_joined(const Arrival& arrival, int32_t process_set) const;
+  bool pay_debts(Entry& entry, const Arrival& arrival);
+  Status check_closely(const Entry& entry, const Arrival& arrival) const;
+  Status check_whole(const Entry& entry, const Arrival& arrival, const Members& members) const;
+  Status check_rank(const Entry& entry, const Arrival& arrival, Rank rank) const;
 
   const Members* find(int32_t process_set) const;
 

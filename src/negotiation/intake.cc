@@ -23,7 +23,7 @@ TimePoint before(TimePoint now, Duration age) { return now - std::min(age, std::
 
 }  // namespace
 
-Status Intake::receive(Rank rank, ByteView message, TimePoint now, Listener& listener) {
+Status Intake::receive(Rank rank, ByteView message, TimePoint now, IntakeListener& listener) {
   Child child = gathering_.tree().child_of(rank);
   if (child == kNoChild) return broken(rank, "it is not below this node");
   bool is_single = gathering_.tree().is_single(child);
@@ -42,7 +42,7 @@ Status Intake::receive(Rank rank, ByteView message, TimePoint now, Listener& lis
   return {Code::unknown, fmt::format("rank {} sent bytes that are not a negotiation message", index_of(rank))};
 }
 
-Status Intake::take(Rank rank, Child child, TimePoint now, Listener& listener) {
+Status Intake::take(Rank rank, Child child, TimePoint now, IntakeListener& listener) {
   uint64_t position = acknowledgements_.processed_by(child);
   switch (item_.tag) {
     case UpTag::acknowledge: return acknowledge(child, item_.value, listener);
@@ -63,7 +63,7 @@ Status Intake::take(Rank rank, Child child, TimePoint now, Listener& listener) {
   return {};
 }
 
-Status Intake::take_subtree(Child child, TimePoint now, Listener& listener) {
+Status Intake::take_subtree(Child child, TimePoint now, IntakeListener& listener) {
   SubtreeItem& item = subtree_item_;
   uint64_t known = acknowledgements_.processed_by(child);
   uint64_t position = item.knows == 0 ? known : item.knows;
@@ -77,12 +77,12 @@ Status Intake::take_subtree(Child child, TimePoint now, Listener& listener) {
     case SubtreeTag::full:
     case SubtreeTag::some: {
       if (Status status = check_ranks(child); !status.ok()) return status;
-      Submission submission = submission_of(child, now);
-      if (submission.id != 0) return listener.on_cached(std::move(submission), position, now);
-      submission.request = shared(std::move(item.request));
-      submission.device = submission.request->device;
-      submission.devices = devices_of(submission, position);
-      return listener.on_full(std::move(submission), position, now);
+      Arrival arrival = arrival_of(child, now);
+      if (arrival.id != 0) return listener.on_cached(std::move(arrival), position, now);
+      arrival.request = shared(std::move(item.request));
+      arrival.device = arrival.request->device;
+      arrival.devices = devices_of(arrival, position);
+      return listener.on_full(std::move(arrival), position, now);
     }
     case SubtreeTag::join:
       if (Status status = check_ranks(child); !status.ok()) return status;
@@ -99,18 +99,18 @@ Status Intake::take_subtree(Child child, TimePoint now, Listener& listener) {
   return {};
 }
 
-Status Intake::take_ids(Child child, uint64_t position, TimePoint now, Listener& listener) {
+Status Intake::take_ids(Child child, uint64_t position, TimePoint now, IntakeListener& listener) {
   for (const IdRun& run : subtree_item_.runs) {
     for (CacheId id = run.first; id - run.first < run.length; id++) {
-      Submission submission = submission_of(child, now);
-      submission.id = id;
-      if (Status status = listener.on_cached(std::move(submission), position, now); !status.ok()) return status;
+      Arrival arrival = arrival_of(child, now);
+      arrival.id = id;
+      if (Status status = listener.on_cached(std::move(arrival), position, now); !status.ok()) return status;
     }
   }
   return {};
 }
 
-Status Intake::acknowledge(Child child, uint64_t count, Listener& listener) {
+Status Intake::acknowledge(Child child, uint64_t count, IntakeListener& listener) {
   uint64_t before = acknowledgements_.processed_by(child);
   if (!acknowledgements_.advance(child, count)) {
     return broken(Rank{gathering_.tree().ranks(child).front()}, "it acknowledged messages that were never sent");
@@ -130,25 +130,25 @@ Status Intake::check_ranks(Child child) const {
 }
 
 // All but the request.
-Submission Intake::submission_of(Child child, TimePoint now) const {
+Arrival Intake::arrival_of(Child child, TimePoint now) const {
   const SubtreeItem& item = subtree_item_;
-  Submission submission{.rank = Rank{gathering_.tree().ranks(child).front()}, .child = child};
-  submission.since = before(now, item.age);
-  if (item.tag != SubtreeTag::some) return submission;
-  submission.rank = Rank{item.ranks.front()};
-  submission.some = std::make_unique<const std::vector<int32_t>>(item.ranks);
-  submission.id = item.value;
-  return submission;
+  Arrival arrival{.rank = Rank{gathering_.tree().ranks(child).front()}, .child = child};
+  arrival.since = before(now, item.age);
+  if (item.tag != SubtreeTag::some) return arrival;
+  arrival.rank = Rank{item.ranks.front()};
+  arrival.some = std::make_unique<const std::vector<int32_t>>(item.ranks);
+  arrival.id = item.value;
+  return arrival;
 }
 
-DeviceMap Intake::devices_of(const Submission& submission, uint64_t position) const {
+DeviceMap Intake::devices_of(const Arrival& arrival, uint64_t position) const {
   const std::vector<Device>& listed = subtree_item_.devices;
   if (listed.empty()) return nullptr;
-  int32_t set = gathering_set(*submission.request);
+  int32_t set = gathering_set(*arrival.request);
   bool is_late = gathering_.precedes_removal(set, position);
   std::vector<Device> devices(static_cast<size_t>(gathering_.tree().end_rank()), kHost);
   size_t next = 0;
-  for (int32_t rank : gathering_.ranks_of(submission, set, is_late)) {
+  for (int32_t rank : gathering_.ranks_of(arrival, set, is_late)) {
     devices[static_cast<size_t>(rank)] = listed[next++ % listed.size()];
   }
   return std::make_shared<const std::vector<Device>>(std::move(devices));

@@ -19,11 +19,11 @@ namespace hvd {
 
 // What a node does with it. `position`: how many down messages those had processed who submitted it. Not ok: the child
 // is broken.
-class Listener {
+class IntakeListener {
  public:
-  virtual ~Listener() = default;
-  virtual Status on_cached(Submission&& submission, uint64_t position, TimePoint now) = 0;  // without the request
-  virtual Status on_full(Submission&& submission, uint64_t position, TimePoint now) = 0;
+  virtual ~IntakeListener() = default;
+  virtual Status on_cached(Arrival&& arrival, uint64_t position, TimePoint now) = 0;  // without the request
+  virtual Status on_full(Arrival&& arrival, uint64_t position, TimePoint now) = 0;
   virtual Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) = 0;
   virtual void on_shutdown(Rank rank, std::string_view reason) = 0;
   virtual void on_acknowledged(uint64_t before, uint64_t now) = 0;  // by one child
@@ -35,18 +35,18 @@ class Intake {
       : world_size_(world_size), gathering_(gathering), acknowledgements_(gathering.tree().size()) {}
 
   // One message of the child that the rank is below.
-  Status receive(Rank rank, ByteView message, TimePoint now, Listener& listener);
+  Status receive(Rank rank, ByteView message, TimePoint now, IntakeListener& listener);
 
   Acknowledgements& acknowledgements() { return acknowledgements_; }
 
  private:
-  Status take(Rank rank, Child child, TimePoint now, Listener& listener);
-  Status take_subtree(Child child, TimePoint now, Listener& listener);
-  Status take_ids(Child child, uint64_t position, TimePoint now, Listener& listener);
-  Status acknowledge(Child child, uint64_t count, Listener& listener);
+  Status take(Rank rank, Child child, TimePoint now, IntakeListener& listener);
+  Status take_subtree(Child child, TimePoint now, IntakeListener& listener);
+  Status take_ids(Child child, uint64_t position, TimePoint now, IntakeListener& listener);
+  Status acknowledge(Child child, uint64_t count, IntakeListener& listener);
   Status check_ranks(Child child) const;
-  Submission submission_of(Child child, TimePoint now) const;
-  DeviceMap devices_of(const Submission& submission, uint64_t position) const;
+  Arrival arrival_of(Child child, TimePoint now) const;
+  DeviceMap devices_of(const Arrival& arrival, uint64_t position) const;
 
   int32_t world_size_;
   const Gathering& gathering_;

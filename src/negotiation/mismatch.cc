@@ -78,10 +78,10 @@ Status find_new_set_violation(const Request& request, const ProcessSets& sets, i
 
 }  // namespace
 
-Status find_mismatch(std::span<const Submission> submissions) {
-  const Submission& first = submissions.front();
+Status find_mismatch(std::span<const Arrival> arrivals) {
+  const Arrival& first = arrivals.front();
   for (const Rule& rule : kRules) {
-    for (const Submission& other : submissions) {
+    for (const Arrival& other : arrivals) {
       if (rule.agree(*first.request, *other.request)) continue;
       return precondition(fmt::format("mismatched {} for tensor {}: rank {} sent {}, rank {} sent {}", rule.what,
                                       first.request->name, index_of(first.rank), rule.value(*first.request),

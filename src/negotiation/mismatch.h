@@ -11,7 +11,7 @@ namespace hvd {
 
 // Compares the requests, sorted by rank. The first difference found is the error: data type, kind, shape, factors,
 // reduce op, root, placement, process set, group. Not empty.
-Status find_mismatch(std::span<const Submission> submissions);
+Status find_mismatch(std::span<const Arrival> arrivals);
 
 // What can be wrong with a request although all ranks sent the same: scalars that cannot be split, a reduce op that
 // reducescatter does not know, a root outside the process set, process sets that cannot be added or removed.

@@ -79,15 +79,15 @@ PlanWriter::Tensor PlanWriter::identify(const Ready& item, const DeviceMap& devi
 // Joined ranks did not say; they count as the host, which no other rank of such a tensor is.
 DeviceMap PlanWriter::devices_of(const Ready& item) const {
   const Entry& entry = *item.entry;
-  const DeviceMap& first = entry.submissions.front().devices;
-  auto is_first = [&](const Submission& submission) { return submission.devices == first; };
+  const DeviceMap& first = entry.arrivals.front().devices;
+  auto is_first = [&](const Arrival& arrival) { return arrival.devices == first; };
   bool are_those_of_the_cache = first != nullptr && entry.submitted.size() == entry.set_size &&
-                                std::all_of(entry.submissions.begin(), entry.submissions.end(), is_first);
+                                std::all_of(entry.arrivals.begin(), entry.arrivals.end(), is_first);
   if (are_those_of_the_cache) return first;
   std::vector<Device> devices(static_cast<size_t>(tree_.end_rank()), kHost);
-  for (const Submission& submission : entry.submissions) {
-    for (int32_t rank : submission.some != nullptr ? std::span(*submission.some) : tree_.ranks(submission.child)) {
-      if (entry.submitted.contains(Rank{rank})) devices[static_cast<size_t>(rank)] = submission.device_of(Rank{rank});
+  for (const Arrival& arrival : entry.arrivals) {
+    for (int32_t rank : arrival.some != nullptr ? std::span(*arrival.some) : tree_.ranks(arrival.child)) {
+      if (entry.submitted.contains(Rank{rank})) devices[static_cast<size_t>(rank)] = arrival.device_of(Rank{rank});
     }
   }
   return std::make_shared<const std::vector<Device>>(std::move(devices));

@@ -24,31 +24,31 @@ bool goes_on_without_joined(Kind kind) { return kind == Kind::allreduce || kind 
 Readiness::Readiness(Subtrees tree, NegotiationObserver* observer)
     : world_size_(tree.count_ranks()), observer_(observer), gathering_(world_size_, std::move(tree)) {}
 
-Status Readiness::submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now) {
+Status Readiness::submit(Entry& entry, Arrival&& arrival, uint64_t position, TimePoint now) {
   int32_t set = entry.key.process_set;
   if (gathering_.precedes_failure(entry, position)) {
-    gathering_.pay(entry, submission);
+    gathering_.pay(entry, arrival);
     return {};
   }
   if (gathering_.precedes_removal(set, position)) {
-    answer_late(entry, std::move(submission), removed(set), true, now);
+    answer_late(entry, std::move(arrival), removed(set), true, now);
     return {};
   }
-  if (Status status = gathering_.check(entry, submission); !status.ok()) return status;
+  if (Status status = gathering_.check(entry, arrival); !status.ok()) return status;
   if (entry.state == Entry::State::ready) {
-    return broken(submission.rank, fmt::format("{} was submitted although it is complete", entry.key.name));
+    return broken(arrival.rank, fmt::format("{} was submitted although it is complete", entry.key.name));
   }
-  if (gathering_.pay(entry, submission)) {
-    answer_late(entry, std::move(submission), entry.owed, false, now);
+  if (gathering_.pay(entry, arrival)) {
+    answer_late(entry, std::move(arrival), entry.owed, false, now);
     return {};
   }
   if (entry.state == Entry::State::idle) {
-    table().open(entry, *gathering_.members(set), submission.since);
-    if (observer_ != nullptr) observer_->on_first_request(*submission.request);
-  } else if (submission.since < entry.since) {
-    table().backdate(entry, submission.since);
+    table().open(entry, *gathering_.members(set), arrival.since);
+    if (observer_ != nullptr) observer_->on_first_request(*arrival.request);
+  } else if (arrival.since < entry.since) {
+    table().backdate(entry, arrival.since);
   }
-  record(entry, std::move(submission));
+  record(entry, std::move(arrival));
   if (entry.state == Entry::State::collecting && gathering_.is_complete(entry)) completed_.push_back(&entry);
   return {};
 }
@@ -62,13 +62,13 @@ void Readiness::finish_message(TimePoint now) {
 
 // What this rank asks for has failed already. An error reaches every rank that has the name pending, so a next
 // attempt that others began meanwhile fails along.
-void Readiness::answer_late(Entry& entry, Submission&& submission, Status error, bool precedes_removal, TimePoint now) {
+void Readiness::answer_late(Entry& entry, Arrival&& arrival, Status error, bool precedes_removal, TimePoint now) {
   if (entry.state == Entry::State::ready) return;
-  AgreedRequest request = submission.request;
+  AgreedRequest request = arrival.request;
   bool was_open = entry.is_open();
   bool was_idle = entry.state == Entry::State::idle;
   if (was_idle && observer_ != nullptr) observer_->on_first_request(*request);
-  gathering_.record(entry, std::move(submission), precedes_removal);
+  gathering_.record(entry, std::move(arrival), precedes_removal);
   if (was_open) {
     fail(entry, std::move(error), now);
   } else if (was_idle) {
@@ -77,15 +77,15 @@ void Readiness::answer_late(Entry& entry, Submission&& submission, Status error,
   }
 }
 
-void Readiness::record(Entry& entry, Submission&& submission) {
-  const Request& request = *submission.request;
+void Readiness::record(Entry& entry, Arrival&& arrival) {
+  const Request& request = *arrival.request;
   if (observer_ != nullptr) {
-    for (int32_t rank : gathering_.ranks_of(submission, entry.key.process_set, false)) {
+    for (int32_t rank : gathering_.ranks_of(arrival, entry.key.process_set, false)) {
       observer_->on_rank_ready(request, Rank{rank});
     }
   }
   if (entry.is_open() && !request.group.empty()) groups_.add(entry, request.group, request.group_size);
-  gathering_.record(entry, std::move(submission));
+  gathering_.record(entry, std::move(arrival));
 }
 
 Status Readiness::join(Rank rank, AgreedRequest request, TimePoint now) {
@@ -108,40 +108,40 @@ void Readiness::complete(Entry& entry, TimePoint now) {
   if (!entry.groups.empty()) {
     entry.state = Entry::State::held;
     for (Entry* member : groups_.complete(entry)) {
-      push(member, member->submissions.front().request, {}, -1, now);
+      push(member, member->arrivals.front().request, {}, -1, now);
     }
     return;
   }
-  AgreedRequest request = entry.submissions.front().request;
+  AgreedRequest request = entry.arrivals.front().request;
   int32_t result = manages_sets(request->kind) ? change_sets(*request, now) : -1;
   push(&entry, std::move(request), {}, result, now);
 }
 
 Status Readiness::judge(Entry& entry) const {
-  const AgreedRequest& first = entry.submissions.front().request;
-  auto is_first = [&](const Submission& submission) { return submission.request == first; };
-  if (!std::all_of(entry.submissions.begin(), entry.submissions.end(), is_first)) {
-    auto by_rank = [](const Submission& a, const Submission& b) { return a.rank < b.rank; };
-    std::sort(entry.submissions.begin(), entry.submissions.end(), by_rank);
-    if (Status status = find_mismatch(entry.submissions); !status.ok()) return status;
+  const AgreedRequest& first = entry.arrivals.front().request;
+  auto is_first = [&](const Arrival& arrival) { return arrival.request == first; };
+  if (!std::all_of(entry.arrivals.begin(), entry.arrivals.end(), is_first)) {
+    auto by_rank = [](const Arrival& a, const Arrival& b) { return a.rank < b.rank; };
+    std::sort(entry.arrivals.begin(), entry.arrivals.end(), by_rank);
+    if (Status status = find_mismatch(entry.arrivals); !status.ok()) return status;
   }
   if (Status status = judge_group(entry); !status.ok()) return status;
   if (Status status = judge_joins(entry); !status.ok()) return status;
-  return find_violation(*entry.submissions.front().request, sets(), world_size_);
+  return find_violation(*entry.arrivals.front().request, sets(), world_size_);
 }
 
 // Ranks agree about the name, but another member of the group may say otherwise.
 Status Readiness::judge_group(const Entry& entry) const {
   if (entry.groups.empty()) return {};
   const Group& group = *entry.groups.front();
-  uint32_t size = entry.submissions.front().request->group_size;
+  uint32_t size = entry.arrivals.front().request->group_size;
   if (size == group.size) return {};
   return {Code::precondition, fmt::format("mismatched sizes of group {}: {} members according to tensor {}, {} before",
                                           group.name, size, entry.key.name, group.size)};
 }
 
 Status Readiness::judge_joins(const Entry& entry) const {
-  const Request& request = *entry.submissions.front().request;
+  const Request& request = *entry.arrivals.front().request;
   if (entry.submitted.size() == entry.set_size || goes_on_without_joined(request.kind)) return {};
   return {Code::precondition,
           fmt::format("{} is not supported while ranks have joined: tensor {}", name_of(request.kind), request.name)};
@@ -171,8 +171,8 @@ void Readiness::fail(Entry& entry, Status error, TimePoint now) {
 void Readiness::reject(Entry& entry, Status error, TimePoint now) {
   std::vector<Entry*> released = groups_.fail(entry);
   table().settle(entry, Entry::State::failing);
-  push(&entry, entry.submissions.front().request, std::move(error), -1, now);
-  for (Entry* member : released) push(member, member->submissions.front().request, {}, -1, now);
+  push(&entry, entry.arrivals.front().request, std::move(error), -1, now);
+  for (Entry* member : released) push(member, member->arrivals.front().request, {}, -1, now);
 }
 
 void Readiness::push(Entry* entry, AgreedRequest request, Status error, int32_t result, TimePoint now) {

@@ -1,5 +1,5 @@
 // Collects what the ranks submit and tells what is ready: complete and agreed, or failed. Knows the rules about process
-// sets, groups, joins and late submissions; knows nothing about the cache, fusion or the wire.
+// sets, groups, joins and late arrivals; knows nothing about the cache, fusion or the wire.
 // Thread rule: one caller at a time.
 #pragma once
 
@@ -30,7 +30,7 @@ class Readiness {
 
   // A child submits a request, for itself or the ranks below it, which had processed the down messages up to
   // `position`. Not ok: a Negotiator that follows the plans does not do this.
-  Status submit(Entry& entry, Submission&& submission, uint64_t position, TimePoint now);
+  Status submit(Entry& entry, Arrival&& arrival, uint64_t position, TimePoint now);
   Status join(Rank rank, AgreedRequest request, TimePoint now);
   // The message that submitted them has been read: what it completed is ready now. Not before, because all members of a
   // group must be known before one of them fails.
@@ -54,8 +54,8 @@ class Readiness {
   const Gathering& gathering() const { return gathering_; }
 
  private:
-  void answer_late(Entry& entry, Submission&& submission, Status error, bool precedes_removal, TimePoint now);
-  void record(Entry& entry, Submission&& submission);
+  void answer_late(Entry& entry, Arrival&& arrival, Status error, bool precedes_removal, TimePoint now);
+  void record(Entry& entry, Arrival&& arrival);
   void complete(Entry& entry, TimePoint now);
   Status judge(Entry& entry) const;
   Status judge_group(const Entry& entry) const;

@@ -35,7 +35,7 @@ void RequestTable::release(Entry& entry) {
 }
 
 void RequestTable::open(Entry& entry, const Members& members, TimePoint since) {
-  assert(entry.state == Entry::State::idle && entry.submissions.empty());
+  assert(entry.state == Entry::State::idle && entry.arrivals.empty());
   entry.state = Entry::State::collecting;
   entry.members = &members;
   entry.set_size = static_cast<int32_t>(members.ranks.size());
@@ -82,7 +82,7 @@ void RequestTable::reset(Entry& entry) {
   unlist(entry);
   entry.members = nullptr;
   entry.state = Entry::State::idle;
-  entry.submissions.clear();
+  entry.arrivals.clear();
   entry.submitted.clear();
   entry.groups.clear();
   entry.passed_on = 0;
@@ -125,7 +125,7 @@ void RequestTable::forget_failures(uint64_t processed_by_all) {
 }
 
 bool excuses_joined(const Entry& entry) {
-  return entry.key.process_set == kWorldSet && !manages_sets(entry.submissions.front().request->kind);
+  return entry.key.process_set == kWorldSet && !manages_sets(entry.arrivals.front().request->kind);
 }
 
 std::vector<int32_t> missing_ranks(const Entry& entry, const RankSet& joined) {

@@ -1,4 +1,4 @@
-// What a node of the negotiation tree knows about names: one Entry per (process set, name), from the first submission
+// What a node of the negotiation tree knows about names: one Entry per (process set, name), from the first arrival
 // until nothing refers to it any more. Entries of cached names stay, so that the steady state allocates nothing.
 // Thread rule: one caller at a time.
 #pragma once
@@ -41,7 +41,7 @@ using RankList = std::unique_ptr<const std::vector<int32_t>>;  // sorted
 
 // What one child said about a name: for itself, for its whole subtree, or for some of the ranks below it. They all
 // asked for the same (same_signature), and `request` is that of the lowest of them.
-struct Submission {
+struct Arrival {
   Rank rank{0};  // the lowest it speaks for
   Child child{0};
   RankList some;          // null: all members below the child that have not joined
@@ -66,7 +66,7 @@ struct Entry {
     collecting,  // some ranks submitted
     held,        // all ranks submitted; waits for the rest of its group
     ready,       // all ranks submitted; the plan is about to be sent
-    failing,     // given up; the error is about to be sent, submissions until then share it
+    failing,     // given up; the error is about to be sent, arrivals until then share it
   };
 
   Entry(NameView name, const Subtrees& tree) : key(name), submitted(tree), owing(tree.end_rank()) {}
@@ -77,8 +77,8 @@ struct Entry {
   // While not idle.
   const Members* members = nullptr;  // of the process set; null once ready or failing
   int32_t set_size = 0;              // those below this node
-  TimePoint since;                   // first submission
-  std::vector<Submission> submissions;
+  TimePoint since;                   // first arrival
+  std::vector<Arrival> arrivals;
   Attendance submitted;
   std::vector<Group*> groups;  // those that any rank named; more than one is a mismatch
   Entry* older = nullptr;      // neighbours among the listed entries
@@ -96,7 +96,7 @@ struct Entry {
   uint64_t failed_in = 0;
 
   // Only in an Aggregator.
-  size_t passed_on = 0;  // so many of the submissions have gone up
+  size_t passed_on = 0;  // so many of the arrivals have gone up
   bool at_once = false;  // further ones go up as they come
 
   bool is_open() const { return state == State::collecting || state == State::held; }
@@ -115,11 +115,11 @@ class RequestTable {
   // The open entries (collecting or held) that are listed, oldest first: follow `newer`.
   Entry* oldest() const { return oldest_; }
   void open(Entry& entry, const Members& members, TimePoint since);
-  // The first submission turns out to be older than it seemed.
+  // The first arrival turns out to be older than it seemed.
   void backdate(Entry& entry, TimePoint since);
   // Takes the entry off the list; it stays open.
   void unlist(Entry& entry);
-  // No longer open; its submissions stay.
+  // No longer open; its arrivals stay.
   void settle(Entry& entry, Entry::State state);
   // Back to idle, ready for the next use of the name.
   void reset(Entry& entry);
@@ -152,7 +152,7 @@ class RequestTable {
   std::deque<Failure> failures_;  // oldest first
 };
 
-// May ranks that have joined be missing from it? Only who asks for it first knows; the entry has a submission.
+// May ranks that have joined be missing from it? Only who asks for it first knows; the entry has an arrival.
 bool excuses_joined(const Entry& entry);
 // The members that the open entry waits for, sorted: they have not submitted and are not excused by having joined.
 std::vector<int32_t> missing_ranks(const Entry& entry, const RankSet& joined);

@@ -37,7 +37,7 @@ std::string rank_name(const StallScene& scene, int32_t rank) {
 
 std::string seconds_text(Duration duration) { return fmt::format("{:.1f} s", seconds_of(duration)); }
 
-const Request& request_of(const Stall& stall) { return *stall.entry->submissions.front().request; }
+const Request& request_of(const Stall& stall) { return *stall.entry->arrivals.front().request; }
 
 // Stalls that are reported in one line: the same ranks wait for the same ranks in the same kind of operation.
 bool belong_together(const Stall& a, const Stall& b) {
@@ -71,8 +71,8 @@ std::vector<std::string> pending_of(int32_t rank, const StallScene& scene) {
         entry->key.process_set == kWorldSet || scene.readiness.sets().contains(entry->key.process_set, Rank{rank});
     if (!is_member || !entry->submitted.contains(Rank{rank})) continue;
     const Subtrees& tree = scene.readiness.gathering().tree();
-    auto is_own = [&](const Submission& submission) { return submission.speaks_for(Rank{rank}, tree); };
-    auto own = std::find_if(entry->submissions.begin(), entry->submissions.end(), is_own);
+    auto is_own = [&](const Arrival& arrival) { return arrival.speaks_for(Rank{rank}, tree); };
+    auto own = std::find_if(entry->arrivals.begin(), entry->arrivals.end(), is_own);
     pending.push_back(fmt::format("{} since {}", label_of(*own->request), seconds_text(scene.now - own->since)));
   }
   return pending;
@@ -83,7 +83,7 @@ std::string describe_rank(int32_t rank, const StallScene& scene) {
   std::vector<std::string> pending = pending_of(rank, scene);
   if (!pending.empty()) return "waits in " + list_of(pending);
   if (!scene.activity.has_submitted(Rank{rank})) return "has not submitted anything yet";
-  const Activity::Finished* last = scene.activity.last_finished(Rank{rank}, scene.readiness.sets());
+  const LastSeen::Finished* last = scene.activity.last_finished(Rank{rank}, scene.readiness.sets());
   if (last == nullptr) return "has nothing pending";
   return fmt::format("has nothing pending; last finished {} {} ago", label_of(*last->request),
                      seconds_text(scene.now - last->at));

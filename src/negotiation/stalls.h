@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "negotiation/activity.h"
+#include "negotiation/last_seen.h"
 #include "negotiation/readiness.h"
 #include "negotiation/request_table.h"
 
@@ -22,7 +22,7 @@ struct Stall {
 // What a report is made from.
 struct StallScene {
   const Readiness& readiness;
-  const Activity& activity;
+  const LastSeen& activity;
   const std::vector<std::string>& rank_names;
   TimePoint now;
 };

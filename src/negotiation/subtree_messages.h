@@ -35,7 +35,7 @@ struct SubtreeItem {
   SubtreeTag tag = SubtreeTag::acknowledge;
   uint64_t value = 0;           // acknowledge: how many; some: the id, 0 if the request follows; shutdown: the rank
   uint64_t knows = 0;           // 0: as many as are acknowledged
-  Duration age{};               // of the oldest submission
+  Duration age{};               // of the oldest arrival
   std::vector<IdRun> runs;      // ids: ascending
   std::vector<int32_t> ranks;   // some, join: ascending
   Request request;              // full, some, join

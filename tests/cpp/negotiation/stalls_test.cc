@@ -269,7 +269,7 @@ TEST(FindStalls, TellsMissingRanksOfOldEntriesOldestFirst) {
     Entry& entry = table.find_or_add({kWorldSet, name});
     table.open(entry, members, since);
     entry.submitted.insert(Rank{rank});
-    entry.submissions.push_back({.rank = Rank{rank},
+    entry.arrivals.push_back({.rank = Rank{rank},
                                  .child = Child{rank},
                                  .request = std::make_shared<const Request>(allreduce(name)),
                                  .since = since});

@@ -10,14 +10,14 @@
 
 namespace hvd {
 
-class Activity {
+class LastSeen {
  public:
   struct Finished {
     AgreedRequest request;
     TimePoint at;
   };
 
-  explicit Activity(const Subtrees& tree) : tree_(tree), submitted_(tree) {}
+  explicit LastSeen(const Subtrees& tree) : tree_(tree), submitted_(tree) {}
 
   void submitted(Rank rank) { submitted_.insert(rank); }
   // Every rank below the child has submitted something.

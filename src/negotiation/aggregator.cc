@@ -225,6 +225,7 @@ void Aggregator::State::write_whole(const Entry& entry, TimePoint now) {
   }
   std::sort(places.begin(), places.end());
   std::vector<Device> devices;
+  devices.reserve(places.size());
   for (const auto& [rank, device] : places) devices.push_back(device);
   hvd::write_whole(encoder, *lowest.request, devices);
 }

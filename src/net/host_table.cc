@@ -104,6 +104,7 @@ Status sort_and_check(std::vector<HostRecord>& hosts) {
         "the {} hosts ({}) together have no rank {} of {}; check HOROVOD_RANK and HOROVOD_LOCAL_SIZE", hosts.size(),
         [&] {
           std::vector<std::string> names;
+          names.reserve(hosts.size());
           for (const HostRecord& host : hosts) names.push_back(host.name);
           return joined(names, ", ");
         }(),

@@ -21,6 +21,7 @@ constexpr Duration kNoSilence = std::chrono::hours(24 * 365);  // while the worl
 
 void wait_for(const std::vector<int>& descriptors, TimePoint until) {
   std::vector<pollfd> all;
+  all.reserve(descriptors.size());
   for (int descriptor : descriptors) all.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
   ::poll(all.data(), all.size(), milliseconds_until(until));
 }

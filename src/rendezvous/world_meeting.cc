@@ -51,7 +51,7 @@ class WorldMeeting {
     if (Status status = take_table(*table); !status.ok()) return status;
     Status opened = open_connections();
     Result<Bytes> mine = opened.ok() ? Result<Bytes>(Bytes()) : Result<Bytes>(opened);
-    Result<Bytes> verdict = is_leader() ? confirm(std::move(mine)) : report(std::move(mine));
+    Result<Bytes> verdict = is_leader() ? confirm(std::move(mine)) : report(mine);
     if (Status status = hand_on(verdict); !status.ok()) return status;
     take_links();
     return std::move(group_);
@@ -196,7 +196,7 @@ class WorldMeeting {
       if (mine.ok() && !theirs.ok()) mine = std::move(theirs);
     }
     return leaders_->agree(
-        std::move(mine), [](Bytes&, ByteView) {}, [](Bytes) -> Result<Bytes> { return Bytes(); });
+        std::move(mine), [](Bytes&, ByteView) {}, [](const Bytes&) -> Result<Bytes> { return Bytes(); });
   }
 
   Status gone(size_t local) const {

@@ -13,6 +13,7 @@ namespace hvd {
 struct Host {
   std::string name;
   int slots = 0;
+  std::string user;  // of user@host; may be empty
   bool operator==(const Host&) const = default;
 };
 

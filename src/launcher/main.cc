@@ -27,7 +27,10 @@ int main(int argc, char** argv) {
   switch (options->action) {
     case hvd::Options::Action::show_help: fmt::print("{}", options->help); return 0;
     case hvd::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
-    case hvd::Options::Action::run: break;
+    case hvd::Options::Action::run:
+    case hvd::Options::Action::check_build:
+    case hvd::Options::Action::doctor:
+    case hvd::Options::Action::agent: break;
   }
   for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
   auto slots = hvd::assign(options->hosts, options->num_proc);

@@ -26,20 +26,12 @@ class HelpFormat : public CLI::Formatter {
   }
 };
 
-Status check_hosts(const std::vector<Host>& hosts) {
-  for (const Host& host : hosts)
-    if (!is_local(host))
-      return Status(Code::invalid_argument,
-                    fmt::format("host {} is not this machine; remote hosts are not supported yet", host.name));
-  return {};
-}
-
 }  // namespace
 
 Result<Options> parse_options(const std::vector<std::string>& arguments) {
   Options options;
   std::string hosts;
-  bool version = false, gloo = false;
+  bool version = false;
 
   CLI::App app("Starts a program once per rank and connects the ranks.", "horovodrun");
   app.formatter(std::make_shared<HelpFormat>());
@@ -52,7 +44,7 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
   app.add_option("-H,--hosts", hosts, "where to run: HOST:SLOTS,... (default: localhost)")
       ->group("Job")
       ->type_name("LIST");
-  app.add_flag("--gloo", gloo, "use the built-in transport, which is the default")->group("Job");
+  app.add_flag("--gloo", options.gloo, "use the built-in transport, which is the default")->group("Job");
   app.add_flag("--verbose", options.verbose, "tell which rank is started where")->group("Output");
   app.add_option("--output-filename", options.output_filename,
                  "directory; each rank's output is also written to DIR/rank.N/stdout and stderr")
@@ -92,7 +84,6 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
   if (hosts.empty()) hosts = fmt::format("localhost:{}", options.num_proc);
   auto parsed = parse_hosts(hosts);
   if (!parsed.ok()) return parsed.status();
-  if (Status status = check_hosts(*parsed); !status.ok()) return status;
   options.hosts = std::move(*parsed);
   return options;
 }

@@ -114,10 +114,6 @@ def test_names_of_this_machine_are_one_host(run, second):
     assert sorted(result.stdout.decode().splitlines()) == [f"[{i}]<stdout>:localhost {i}/3 0/1" for i in range(3)]
 
 
-def test_remote_hosts_are_refused(run):
-    refused(run("-np", "2", "-H", "localhost:1,far.example:1", "true"), "host far.example", "not supported yet")
-
-
 @pytest.mark.parametrize(
     "hosts", ["localhost", "localhost:", "localhost:x", "localhost:0", ":2", "a b:2", "localhost:1,", "::1:2"]
 )

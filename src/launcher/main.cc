@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent.h"
 #include "launcher/assignment.h"
 #include "launcher/guard.h"
 #include "launcher/options.h"
@@ -22,18 +23,26 @@ int usage_error(const hvd::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto options = hvd::parse_options(std::vector<std::string>(argv + 1, argv + argc));
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  // How a launcher starts an agent over ssh (ssh.cc).
+  if (arguments == std::vector<std::string>{"--agent"})
+    return hvd::run_guarded("agent", [] { return hvd::run_agent({}); });
+  auto options = hvd::parse_options(arguments);
   if (!options.ok()) return usage_error(options.status());
   switch (options->action) {
     case hvd::Options::Action::show_help: fmt::print("{}", options->help); return 0;
     case hvd::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
+    case hvd::Options::Action::agent: return hvd::run_guarded("agent", [&] { return hvd::run_agent(*options); });
     case hvd::Options::Action::run:
     case hvd::Options::Action::check_build:
-    case hvd::Options::Action::doctor:
-    case hvd::Options::Action::agent: break;
+    case hvd::Options::Action::doctor: break;
   }
   for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
-  auto slots = hvd::assign(options->hosts, options->num_proc);
-  if (!slots.ok()) return usage_error(slots.status());
-  return hvd::run_guarded([&] { return hvd::run_job(*options, *slots); });
+  std::vector<hvd::Slot> slots;
+  if (!options->agents) {  // else the hosts are those whose agents come
+    auto assigned = hvd::assign(options->hosts, options->num_proc);
+    if (!assigned.ok()) return usage_error(assigned.status());
+    slots = std::move(*assigned);
+  }
+  return hvd::run_guarded("launcher", [&] { return hvd::run_job(*options, slots); });
 }

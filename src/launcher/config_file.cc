@@ -21,7 +21,6 @@ constexpr std::string_view kIgnored = "logging.hide_timestamp";  // upstream rea
 struct Entry {
   std::string key;  // with its sections: "params.cycle_time_ms"
   std::string value;
-  bool is_plain;  // written without quotes
   size_t line;
 };
 
@@ -58,6 +57,13 @@ std::string text_of(const yaml_node_t& node) {
 
 size_t line_of(const yaml_node_t& node) { return node.start_mark.line + 1; }
 
+// Nothing, as YAML 1.1 writes it.
+bool is_null(const yaml_node_t& node) {
+  if (node.type != YAML_SCALAR_NODE || node.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
+  std::string text = text_of(node);
+  return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL";
+}
+
 // The file has sections of keys, and keys; nothing is nested deeper.
 Status read_mapping(Document& document, yaml_node_t& mapping, const std::string& section, const std::string& path,
                     std::vector<Entry>& entries) {
@@ -69,11 +75,11 @@ Status read_mapping(Document& document, yaml_node_t& mapping, const std::string&
     yaml_node_t &key = *document.node(pair->key), &value = *document.node(pair->value);
     if (key.type != YAML_SCALAR_NODE) return bad(key, "expected a name");
     std::string name = section.empty() ? text_of(key) : fmt::format("{}.{}", section, text_of(key));
+    if (is_null(value)) continue;
     if (value.type == YAML_MAPPING_NODE && section.empty()) {
       if (Status status = read_mapping(document, value, name, path, entries); !status.ok()) return status;
     } else if (value.type == YAML_SCALAR_NODE) {
-      bool is_plain = value.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-      entries.push_back({std::move(name), text_of(value), is_plain, line_of(key)});
+      entries.push_back({std::move(name), text_of(value), line_of(key)});
     } else {
       return bad(value, fmt::format("{}: expected a single value", name));
     }
@@ -87,7 +93,7 @@ Result<std::vector<Entry>> read_entries(const std::string& path) {
   Document document;
   if (Status status = document.load(file.get(), path); !status.ok()) return status;
   std::vector<Entry> entries;
-  if (yaml_node_t* root = document.root()) {
+  if (yaml_node_t* root = document.root(); root && !is_null(*root)) {
     if (Status status = read_mapping(document, *root, "", path, entries); !status.ok()) return status;
   }
   return entries;
@@ -102,11 +108,6 @@ std::optional<bool> read_bool(const Entry& entry) {
   for (std::string_view text : {"false", "no", "off", "0"})
     if (lower == text) return false;
   return std::nullopt;
-}
-
-bool is_null(const Entry& entry) {
-  return entry.is_plain && (entry.value.empty() || entry.value == "~" || entry.value == "null" ||
-                            entry.value == "Null" || entry.value == "NULL");
 }
 
 std::string_view key_of(const OptionRow& row) {
@@ -124,7 +125,6 @@ std::string unknown_key(const std::string& key) {
 
 Status apply(const Entry& entry, const std::string& path, CommandLine& line, std::string& controller) {
   std::string place = fmt::format("{}:{}:", path, entry.line);
-  if (is_null(entry)) return {};
   if (entry.key == kController) {
     controller = entry.value;
     if (controller == "gloo" || controller == "mpi") return {};

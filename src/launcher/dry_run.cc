@@ -23,7 +23,7 @@ struct Reader {
     return (line.*target.field) ? Json(*(line.*target.field)) : Json(nullptr);
   }
   Json operator()(const Names& target) const {
-    return (line.*target.field).empty() ? Json(nullptr) : Json(line.*target.field);
+    return target.is_list && !(line.*target.field).empty() ? Json(line.*target.field) : Json(nullptr);
   }
   Json operator()(const Tunable&) const { return nullptr; }  // these are among the variables
   Json operator()(const Switch&) const { return nullptr; }

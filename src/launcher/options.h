@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "launcher/allocation.h"
 #include "launcher/hosts.h"
 #include "launcher/tunables.h"
 
@@ -15,7 +16,7 @@ namespace hvd {
 struct Options {
   enum class Action { run, show_help, show_version, check_build, doctor, agent };
   Action action = Action::run;
-  std::string help;  // with show_help
+  std::string help;  // with show_help: what to print
 
   int num_proc = 0;
   std::vector<Host> hosts;
@@ -53,7 +54,12 @@ struct Options {
   std::vector<std::string> warnings;
 };
 
-// `arguments` without the program's name. An error is the user's mistake, worded for them.
+// Hosts come and go: --host-discovery-script or --min-np was given.
+bool is_elastic(const Options& options);
+
+// `arguments` without the program's name. An error is the user's mistake, worded for them. The environment is asked for
+// the allocation of a scheduler; `lookup` is for tests.
+Result<Options> parse_options(const std::vector<std::string>& arguments, const Lookup& lookup);
 Result<Options> parse_options(const std::vector<std::string>& arguments);
 
 }  // namespace hvd

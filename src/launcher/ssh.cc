@@ -17,8 +17,8 @@ constexpr size_t kLongestQuote = 300;
 
 // Any login shell can run this: quotes of one kind, nothing that csh or fish reads otherwise. $0 is the path.
 constexpr const char* kFindAgent =
-    "if [ -x \"$0\" ]; then exec \"$0\" --agent; fi; "
-    "if command -v horovodrun >/dev/null 2>&1; then exec horovodrun --agent; fi; "
+    "if [ -x \"$0\" ]; then exec \"$0\" --agent -; fi; "
+    "if command -v horovodrun >/dev/null 2>&1; then exec horovodrun --agent -; fi; "
     "echo \"horovodrun was not found (tried $0 and PATH)\" >&2; exit 127";
 
 std::vector<std::string> words_of(std::string_view text) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 #include "launcher/meeting.h"
 #include "launcher/process.h"
@@ -88,10 +89,15 @@ Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& s
   auto credentials = agent_credentials(*key);
   if (!credentials.ok()) return credentials.status();
   TimePoint deadline = options.start_timeout ? Clock::now() + seconds(*options.start_timeout) : kNever;
-  while (true) {
+  for (bool has_said = false;; has_said = true) {
     TimePoint until = std::min(deadline, Clock::now() + kRound);
     auto stream = try_once(*place, *credentials, signals, until);
-    if (stream.ok() || stream.status().code() != Code::timed_out || Clock::now() >= deadline) return stream;
+    if (stream.ok() || stream.status().code() != Code::timed_out) return stream;
+    std::string reason(stream.status().message());
+    if (reason.find("TLS: ") != std::string::npos)  // somebody is there, and cannot read us
+      return Status(Code::precondition, fmt::format("the launcher has another key than we: {}", reason));
+    if (Clock::now() >= deadline) return stream;
+    if (!has_said) fmt::print(stderr, "horovodrun --agent: still waiting for the launcher: {}\n", reason);
   }
 }
 

@@ -52,6 +52,7 @@ void Job::HostState::on_ended(int rank, const Ended& ended) {
   worker->is_over = true;
   worker->ended = ended;
   if (ended.ending.code() == 0 || (job.is_stopping_ && ended.was_stopped)) return;
+  if (ended.was_stopped) return job.fail({.kind = Failure::Kind::host_lost, .host = name, .reason = notice});
   job.fail({.kind = ended.ending.signalled ? Failure::Kind::signal : Failure::Kind::exit,
             .host = name,
             .rank = rank,

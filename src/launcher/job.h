@@ -51,6 +51,7 @@ class Job {
     std::string name;
     std::unique_ptr<HostRunner> runner;
     Work work;
+    std::string notice;  // the last one
     bool is_empty = false;
   };
   struct Worker {

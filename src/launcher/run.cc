@@ -49,6 +49,8 @@ class Run {
   Run(const Options& options, Signals signals) : options_(options), signals_(std::move(signals)) {
     double limit = seconds_from(options, "HOROVOD_START_TIMEOUT", kStartTimeout);
     start_timeout_ = options.start_timeout ? *options.start_timeout : limit;
+    std::array<char, PATH_MAX> directory{};
+    if (::getcwd(directory.data(), directory.size()) != nullptr) directory_ = directory.data();
   }
 
   int run(std::vector<Slot> slots) {
@@ -177,8 +179,7 @@ class Run {
     auto first = std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.host == host.name; });
     Work work{.command = options_.command, .bind_to = options_.bind_to};
     if (!is_here) {
-      std::array<char, PATH_MAX> directory{};
-      if (::getcwd(directory.data(), directory.size()) != nullptr) work.directory = directory.data();
+      work.directory = directory_;
       work.variables = forwarded_variables(environ, host);
     }
     Variables own = job_variables(options_.variables, meeting);
@@ -203,6 +204,7 @@ class Run {
   PollSet set_;
   std::set<pid_t> strangers_;
   double start_timeout_ = kStartTimeout;
+  std::string directory_;  // where the user is
   int stop_signal_ = 0;
   bool has_said_threads_ = false;
 };

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -82,6 +83,15 @@ def assert_nothing_left(*machines: Machine) -> None:
             time.sleep(0.02)
 
 
+def of_command(machine: Machine, *words: bytes) -> list[int]:
+    found = []
+    for pid in machine.pids():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if all(word in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for word in words):
+                found.append(pid)
+    return found
+
+
 @pytest.fixture
 def launch(bed: Bed, horovodrun: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts a job on hosta; whatever becomes of it, nothing is left afterwards."""
@@ -106,9 +116,12 @@ def finish(process: subprocess.Popen[str], code: int) -> tuple[str, str]:
 
 def await_up(process: subprocess.Popen[str], count: int) -> None:
     assert process.stdout
-    for _ in range(count):
-        line = process.stdout.readline()
-        assert line.endswith("up\n"), line + (process.stderr.read() if process.stderr else "")
+    end = time.monotonic() + DEADLINE
+    seen = ""
+    while seen.count("up\n") < count:
+        assert select.select([process.stdout], [], [], max(0, end - time.monotonic()))[0], seen
+        seen += (part := os.read(process.stdout.fileno(), 4096).decode())
+        assert part, seen + (process.stderr.read() if process.stderr else "")
 
 
 # ---- starts
@@ -182,9 +195,10 @@ def test_agents_end_with_their_launcher(launch: Any, bed: Bed, keys: list[str]) 
     launcher = launch(
         "-np", "2", "--agents", "2", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], *python(STUBBORN)
     )
-    agents = [launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hostb", "hostc")]
+    agents = [launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hosta", "hostb")]
     await_up(launcher, 2)
-    launcher.kill()
+    for pid in of_command(bed["hosta"], b"--agents"):  # the launcher, and who watches over it
+        os.kill(pid, signal.SIGKILL)
     for agent in agents:
         _, err = finish(agent, 1)
         assert "horovodrun --agent: the launcher is gone: " in err
@@ -316,15 +330,6 @@ def test_a_killed_launcher_leaves_nothing(launch: Any, bed: Bed, code: str) -> N
     process.kill()
     process.wait()
     assert_nothing_left(*bed)
-
-
-def of_command(machine: Machine, *words: bytes) -> list[int]:
-    found = []
-    for pid in machine.pids():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if all(word in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for word in words):
-                found.append(pid)
-    return found
 
 
 @pytest.mark.parametrize("whose", ["client", "server"])

@@ -60,7 +60,10 @@ void Job::HostState::on_ended(int rank, const Ended& ended) {
             .ended = ended});
 }
 
-void Job::HostState::on_notice(std::string_view text) { job.screen_.say(fmt::format("{}: {}", name, text)); }
+void Job::HostState::on_notice(std::string_view text) {
+  notice = text;
+  job.screen_.say(fmt::format("{}: {}", name, text));
+}
 
 void Job::HostState::on_lost(std::string_view reason) {
   bool had_workers = false;

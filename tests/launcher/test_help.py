@@ -13,7 +13,7 @@ def options(horovodrun):
     text = subprocess.run([horovodrun, "--help"], capture_output=True, text=True).stdout
     rows = [line for line in text.splitlines() if re.match(r"  -", line)]
     names = {name for row in rows for name in re.findall(r"(?:^  |, )(-[\w-]+)", row)}
-    names |= {name for name in re.findall(r"\(opposite:\s+(--[\w-]+)\)", text)}
+    names |= set(re.findall(r"\(opposite:\s+(--[\w-]+)\)", text))
     assert len(names) > 80
     return sorted(names)
 
@@ -40,7 +40,8 @@ def needed(program):
 def bash(script, *words):
     """What bash offers for the last of `words`."""
     quoted = " ".join(f"'{word}'" for word in ("horovodrun", *words))
-    code = f"source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _horovodrun; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    show = "printf '%s\\n' \"${COMPREPLY[@]}\""
+    code = f"source {script}; COMP_WORDS=({quoted}); COMP_CWORD={len(words)}; _horovodrun; {show}"
     result = subprocess.run(["bash", "--norc", "-c", code], capture_output=True, text=True)
     return sorted(result.stdout.split())
 

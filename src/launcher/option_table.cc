@@ -207,6 +207,7 @@ constexpr OptionRow kRows[] = {
      .target = Text{&CommandLine::binding_args}, .text = "how mpirun or jsrun bind processes to cores"},
 
     {.names = "--print-man", .group = kHidden, .target = Flag{&CommandLine::wants_man_page}, .text = ""},
+    {.names = "--print-markdown", .group = kHidden, .target = Flag{&CommandLine::wants_markdown}, .text = ""},
     {.names = "--print-completion", .value = "SHELL", .group = kHidden,
      .target = Choice{&CommandLine::completion_shell, "bash zsh fish"}, .text = ""},
 };

@@ -172,6 +172,7 @@ Status show(CommandLine& line, std::string text) {
 
 Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, const Lookup& lookup) {
   if (line.wants_man_page) return show(line, man_page());
+  if (line.wants_markdown) return show(line, markdown_page());
   if (!line.completion_shell.empty()) return show(line, completion(line.completion_shell));
   if (line.action == Action::show_help) return show(line, help_text());
   if (line.action == Action::show_version) return {};

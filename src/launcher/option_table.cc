@@ -6,6 +6,7 @@
 #include <climits>
 
 #include "base/joined.h"
+#include "launcher/mistake.h"
 #include "launcher/number.h"
 
 namespace hvd {
@@ -214,7 +215,7 @@ constexpr OptionRow kRows[] = {
 // clang-format on
 
 Status expected(std::string_view source, std::string_view text, std::string_view what) {
-  return Status(Code::invalid_argument, fmt::format("{} {}: expected {}", source, text, what));
+  return mistake(fmt::format("{} {}: expected {}", source, text, what));
 }
 
 std::vector<std::string_view> split_at_commas(std::string_view text) {
@@ -239,7 +240,7 @@ struct Setter {
     return {};
   }
   Status operator()(const Text& target) const {
-    if (values[0].empty()) return Status(Code::invalid_argument, fmt::format("{}: its value is empty", source));
+    if (values[0].empty()) return mistake(fmt::format("{}: its value is empty", source));
     line.*target.field = values[0];
     return {};
   }

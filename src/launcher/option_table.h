@@ -20,7 +20,7 @@ struct CommandLine : Options {
   std::optional<int> np;
   std::string hosts_text, hostfile, config_file;
   bool dry_run = false;
-  bool wants_man_page = false;
+  bool wants_man_page = false, wants_markdown = false;
   std::string completion_shell;
 };
 

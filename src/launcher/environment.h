@@ -2,27 +2,35 @@
 // Thread rule: plain values and pure functions.
 #pragma once
 
-#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/status.h"
 #include "launcher/assignment.h"
+#include "launcher/hosts.h"
+#include "launcher/meeting.h"
 #include "launcher/tunables.h"
 
 namespace hvd {
 
-struct Meeting {
-  std::string address;
-  uint16_t port = 0;
-  std::string key;  // hex of 32 random bytes; given to local children by environment, never printed
-};
+// What all workers of a job are told: `tunables` (the command line's) and where they meet.
+Variables job_variables(const Variables& tunables, const Meeting& meeting);
 
-Result<std::string> random_key();
+// What says which rank a worker is.
+Variables place_variables(const Slot& slot);
 
-// NAME=VALUE strings: `inherited`, overridden by `variables` and by what follows from the slot.
-// `cores` is what this machine offers to the job.
-std::vector<std::string> worker_environment(char* const* inherited, const Variables& variables, const Slot& slot,
-                                            const Meeting& meeting, int cores);
+// What of the launcher's environment goes to another host: all but what belongs to this machine or login alone.
+Variables forwarded_variables(char* const* inherited, const Host& host);
+
+// How many threads a worker's libraries should start, unless somebody has said: without it every worker would start one
+// per core.
+Variables thread_defaults(int cores, int local_size);
+
+// NAME=VALUE strings: defaults, overridden by what the host has, overridden by each of `layers`.
+std::vector<std::string> merged_environment(const Variables& defaults, char* const* inherited,
+                                            const std::vector<const Variables*>& layers);
+
+// The value that a worker on this host would find, or nothing.
+const char* find_variable(char* const* environment, std::string_view name);
 
 }  // namespace hvd

@@ -21,7 +21,7 @@ void kill_leftovers() {
   }
 }
 
-int watch(pid_t launcher, const sigset_t& signals) {
+int watch(pid_t launcher, const char* name, const sigset_t& signals) {
   while (true) {
     int signal = 0;
     ::sigwait(&signals, &signal);
@@ -33,14 +33,14 @@ int watch(pid_t launcher, const sigset_t& signals) {
     if (::waitpid(launcher, &status, WNOHANG) != launcher) continue;
     kill_leftovers();
     Ending ending = ending_of(status);
-    if (ending.signalled) fmt::print(stderr, "horovodrun: the launcher was {}\n", describe(ending));
+    if (ending.signalled) fmt::print(stderr, "horovodrun: the {} was {}\n", name, describe(ending));
     return ending.code();
   }
 }
 
 }  // namespace
 
-int run_guarded(const std::function<int()>& launcher) {
+int run_guarded(const char* name, const std::function<int()>& launcher) {
   sigset_t signals;
   ::sigemptyset(&signals);
   for (int signal : kStopSignals) ::sigaddset(&signals, signal);
@@ -53,7 +53,7 @@ int run_guarded(const std::function<int()>& launcher) {
     std::perror("horovodrun: cannot fork");
     return 1;
   }
-  if (pid > 0) return watch(pid, signals);
+  if (pid > 0) return watch(pid, name, signals);
   ::setsid();  // Ctrl-C reaches the visible process alone, which passes it on once
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != self) ::_exit(1);

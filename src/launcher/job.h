@@ -1,86 +1,96 @@
-// The life of one job on this machine. Phases only move forward:
-//   running -> stopping (workers were sent SIGTERM) -> killing (everything below us is sent SIGKILL)
-// and the job is over when every worker was reaped, no descendant is left and all output was read.
-// Thread rule: single-threaded; run() is one event loop over pipes, consoles and signals.
+// The life of one job, wherever its workers run. Phases only move forward:
+//   running -> stopping (every host was told to stop) -> leaving (no process is left, agents are let go)
+// and the job is over when every host is empty or lost.
+// Thread rule: single-threaded; run() is one event loop over hosts, screen and signals.
 #pragma once
 
-#include <poll.h>
-#include <sys/types.h>
-
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/fd.h"
-#include "base/status.h"
 #include "launcher/assignment.h"
-#include "launcher/environment.h"
+#include "launcher/failure.h"
+#include "launcher/host_runner.h"
 #include "launcher/options.h"
-#include "launcher/output.h"
-#include "launcher/process.h"
+#include "launcher/rank_output.h"
+#include "launcher/screen.h"
+#include "launcher/signals.h"
 
 namespace hvd {
 
 class Job {
  public:
-  // `signals` is a signalfd of SIGCHLD and the signals that stop the job.
-  Job(const Options& options, const std::vector<Slot>& slots, Meeting meeting, UniqueFd signals);
+  Job(const Options& options, Screen& screen, Signals& signals)
+      : options_(options), screen_(screen), signals_(signals), began_(Clock::now()) {}
+
+  // Hosts in any order, then run(). `make_runner` is given where its events go.
+  void add_host(const std::string& name, const std::vector<Slot>& slots, Work work,
+                const std::function<std::unique_ptr<HostRunner>(HostEvents&)>& make_runner);
 
   // The exit code: 0 when every worker returned 0; 1 when one failed; 128+n after signal n to the launcher.
   int run();
 
  private:
-  enum class Phase { running, stopping, killing };
-  struct Stream {
-    UniqueFd fd;  // none once the worker's end was reached
-    LinePrefixer prefixer;
-    Console* console;
-    std::optional<Console> file;
-    Tail tail;
+  struct Worker;
+  // What a host reports, with its name.
+  struct HostState : HostEvents {
+    HostState(Job& its_job, std::string its_name) : job(its_job), name(std::move(its_name)) {}
+    void on_started(int rank, pid_t pid) override;
+    void on_not_started(int rank, std::string_view reason) override;
+    void on_output(int rank, WorkerStream stream, std::string_view bytes) override;
+    void on_output_end(int rank, WorkerStream stream) override;
+    void on_ended(int rank, const Ended& ended) override;
+    void on_notice(std::string_view text) override;
+    void on_empty() override { is_empty = true; }
+    void on_lost(std::string_view reason, bool is_cause) override;
+
+    Job& job;
+    std::string name;
+    std::unique_ptr<HostRunner> runner;
+    Work work;
+    std::string notice;  // the last one
+    bool is_empty = false;
   };
   struct Worker {
     Slot slot;
-    pid_t pid;
-    Stream out, err;
-    std::optional<Ending> ending;
+    HostState* host;
+    RankOutput streams[2];  // by WorkerStream
+    pid_t pid = -1;
+    bool is_over = false;  // ended, not started, or lost
+    std::optional<Ended> ended;
   };
 
-  Status start(const Slot& slot, const std::vector<std::string>& environment);
-  Result<std::optional<Console>> open_file(const Slot& slot, std::string_view stream) const;
-  bool over() const;
+  Status open_outputs();
+  void start_all();
   void step();
-  void read_signals();
   void on_stop_signal(int signal);
-  void reap();
-  void on_ending(Worker& worker, Ending ending);
+  void fail(Failure failure);
   void stop();
-  void kill_everything();
-  void look_for_leftovers();
-  void read_stream(Stream& stream);
-  void forward(Stream& stream, std::string_view bytes, bool last);
-  void say(std::string_view text) { err_->append(std::string("horovodrun: ").append(text).append("\n")); }
+  void leave();
+  bool all_workers_over() const;
+  bool all_hosts_empty() const;
+  void show_progress();
   std::string summary() const;
-  void flush_consoles();
+  std::string consequences(const Failure& cause) const;
+  void flush_screen();
+  Worker* find(const HostState& host, int rank);
 
   const Options& options_;
-  const std::vector<Slot>& slots_;
-  Meeting meeting_;
-  UniqueFd signals_;
-  Console out_;
-  std::optional<Console> own_err_;  // none when stderr leads to the same place as stdout, to keep their lines apart
-  Console* err_;
-  std::deque<Worker> workers_;
-  std::vector<pollfd> poll_;
-  Phase phase_ = Phase::running;
-  TimePoint kill_at_ = kNever;
-  bool leftovers_gone_ = false;
-  int stop_signal_ = 0;                   // what ended the job, if a signal did
-  const Worker* first_failed_ = nullptr;  // or else this worker
-  bool start_failed_ = false;
+  Screen& screen_;
+  Signals& signals_;
+  TimePoint began_;
+  PollSet set_;
+  std::deque<HostState> hosts_;                         // addresses stay
+  std::vector<std::pair<Slot, HostState*>> placement_;  // by rank once run() has begun
+  std::vector<Worker> workers_;                         // by rank
+  bool is_stopping_ = false;
+  int stop_signal_ = 0;  // what ended the job, if a signal did
+  std::vector<Failure> failures_;
   size_t stopped_ = 0;  // workers that were alive when the job was stopped
+  size_t started_ = 0;
 };
 
 }  // namespace hvd

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent.h"
 #include "launcher/assignment.h"
+#include "launcher/availability.h"
+#include "launcher/check_build.h"
 #include "launcher/guard.h"
 #include "launcher/options.h"
 #include "launcher/run.h"
@@ -19,18 +22,40 @@ int usage_error(const hvd::Status& status) {
   return kUsageError;
 }
 
+int show_build(const char* program, const hvd::Options& options) {
+  hvd::BuildReport report = hvd::check_build(program, options.json, options.verbose);
+  fmt::print("{}", report.text);
+  if (!report.note.empty()) fmt::print(stderr, "horovodrun: {}\n", report.note);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  auto options = hvd::parse_options(std::vector<std::string>(argv + 1, argv + argc));
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  // How a launcher starts an agent over ssh (ssh.cc).
+  if (arguments == std::vector<std::string>{"--agent", "-"})
+    return hvd::run_guarded("agent", [] { return hvd::run_agent({}); });
+  auto options = hvd::parse_options(arguments);
   if (!options.ok()) return usage_error(options.status());
+  for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
   switch (options->action) {
     case hvd::Options::Action::show_help: fmt::print("{}", options->help); return 0;
     case hvd::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
-    case hvd::Options::Action::run: break;
+    case hvd::Options::Action::check_build: return show_build(argv[0], *options);
+    case hvd::Options::Action::agent: return hvd::run_guarded("agent", [&] { return hvd::run_agent(*options); });
+    case hvd::Options::Action::run:
+    case hvd::Options::Action::doctor: break;
   }
-  for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
-  auto slots = hvd::assign(options->hosts, options->num_proc);
-  if (!slots.ok()) return usage_error(slots.status());
-  return hvd::run_guarded([&] { return hvd::run_job(*options, *slots); });
+  if (hvd::Status status = hvd::check_available(*options); !status.ok()) {
+    fmt::print(stderr, "horovodrun: {}\n", status.message());
+    return 1;
+  }
+  std::vector<hvd::Slot> slots;
+  if (!options->agents) {  // else the hosts are those whose agents come
+    auto assigned = hvd::assign(options->hosts, options->num_proc);
+    if (!assigned.ok()) return usage_error(assigned.status());
+    slots = std::move(*assigned);
+  }
+  return hvd::run_guarded("launcher", [&] { return hvd::run_job(*options, slots); });
 }

@@ -1,5 +1,5 @@
-// Runs a job: starts the workers, forwards their output, and sees to it that they end together.
-// Thread rule: single-threaded; one event loop over pipes, consoles and signals.
+// Runs a job: reaches its hosts, starts the workers, and sees to it that they end together.
+// Thread rule: one thread, beside the store's own.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,9 @@
 
 namespace hvd {
 
-// The exit code: 0 when every worker returned 0; 1 when one failed; 128+n after signal n to the launcher.
-// The signals of guard.h and SIGCHLD are blocked by the caller.
+// `slots` is empty when agents bring the hosts. The exit code: 0 when every worker returned 0; 1 when one failed or a
+// host cannot be used; 128+n after signal n to the launcher. The signals of guard.h and SIGCHLD are blocked by the
+// caller.
 int run_job(const Options& options, const std::vector<Slot>& slots);
 
 }  // namespace hvd

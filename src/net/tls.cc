@@ -190,7 +190,7 @@ int is_ours(X509_STORE_CTX* store, void* own) {
   return same ? 1 : 0;
 }
 
-bool configure(SSL_CTX* context, const Identity& identity) {
+bool configure_streams(SSL_CTX* context) {
   ::SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   ::SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);  // every end of a stream is an error to its user
   ::SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
@@ -198,11 +198,46 @@ bool configure(SSL_CTX* context, const Identity& identity) {
   ::SSL_CTX_set_read_ahead(context, 1);  // one recv for several records instead of two for each
   ::SSL_CTX_set_default_read_buffer_len(context, 128 << 10);
   ::SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-  ::SSL_CTX_set_cert_verify_callback(context, is_ours, identity.certificate.get());
   return ::SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) == 1 &&
-         ::SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256") == 1 &&
-         ::SSL_CTX_use_certificate(context, identity.certificate.get()) == 1 &&
+         ::SSL_CTX_set_ciphersuites(context, "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256") == 1;
+}
+
+bool configure(SSL_CTX* context, const Identity& identity) {
+  ::SSL_CTX_set_cert_verify_callback(context, is_ours, identity.certificate.get());
+  return configure_streams(context) && ::SSL_CTX_use_certificate(context, identity.certificate.get()) == 1 &&
          ::SSL_CTX_use_PrivateKey(context, identity.key.get()) == 1 && ::SSL_CTX_check_private_key(context) == 1;
+}
+
+// ---- from a key ----
+
+constexpr std::string_view kSharedName = "horovod job";  // the key is the secret; its name tells nothing
+constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
+
+SSL_SESSION* shared_session(SSL* ssl) {
+  const auto* shared = static_cast<const Proof*>(SSL_CTX_get_app_data(::SSL_get_SSL_CTX(ssl)));
+  std::unique_ptr<SSL_SESSION, Release<::SSL_SESSION_free>> session(::SSL_SESSION_new());
+  const SSL_CIPHER* cipher = ::SSL_CIPHER_find(ssl, kAes128GcmSha256);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(shared->data());
+  const auto* name = reinterpret_cast<const unsigned char*>(kSharedName.data());
+  bool made = session != nullptr && cipher != nullptr &&
+              ::SSL_SESSION_set1_master_key(session.get(), bytes, shared->size()) == 1 &&
+              ::SSL_SESSION_set1_id_context(session.get(), name, kSharedName.size()) == 1 &&
+              ::SSL_SESSION_set_cipher(session.get(), cipher) == 1 &&
+              ::SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1;
+  return made ? session.release() : nullptr;
+}
+
+int offer_shared(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* length, SSL_SESSION** session) {
+  *session = shared_session(ssl);
+  *name = reinterpret_cast<const unsigned char*>(kSharedName.data());
+  *length = kSharedName.size();
+  return *session != nullptr ? 1 : 0;
+}
+
+int find_shared(SSL* ssl, const unsigned char* name, size_t length, SSL_SESSION** session) {
+  std::string_view wanted(reinterpret_cast<const char*>(name), length);
+  *session = wanted == kSharedName ? shared_session(ssl) : nullptr;
+  return 1;
 }
 
 }  // namespace
@@ -231,9 +266,27 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(std::string_view he
   return std::shared_ptr<const TlsContext>(new TlsContext(context.release(), identity->certificate.release()));
 }
 
+// Without a certificate, nobody is let in who does not have the key.
+Result<std::shared_ptr<const TlsContext>> TlsContext::from_key(const Key& key) {
+  prepare_openssl();
+  Context context(::SSL_CTX_new(::TLS_method()));
+  const auto* name = reinterpret_cast<const unsigned char*>(kSharedName.data());  // OpenSSL wants one for sessions
+  if (!context || !configure_streams(context.get()) ||
+      ::SSL_CTX_set_session_id_context(context.get(), name, kSharedName.size()) != 1) {
+    return tls_error("cannot set up TLS");
+  }
+  ::SSL_CTX_set_psk_use_session_callback(context.get(), offer_shared);
+  ::SSL_CTX_set_psk_find_session_callback(context.get(), find_shared);
+  std::shared_ptr<TlsContext> made(new TlsContext(context.release(), nullptr));
+  made->shared_ = std::make_unique<Proof>(key.prove(std::as_bytes(std::span(kSharedName))));
+  SSL_CTX_set_app_data(made->context_, made->shared_.get());
+  return std::shared_ptr<const TlsContext>(std::move(made));
+}
+
 TlsContext::~TlsContext() {
   ::SSL_CTX_free(context_);
   ::X509_free(certificate_);
+  if (shared_ != nullptr) ::OPENSSL_cleanse(shared_->data(), shared_->size());
 }
 
 Result<std::unique_ptr<Stream>> TlsContext::make_stream(UniqueFd socket, bool is_caller) const {

@@ -280,6 +280,22 @@ TEST(Connections, AnotherCertificateIsRefusedEvenWithTheRightKey) {
   EXPECT_TRUE(met.accepted.empty());
 }
 
+TEST(Connections, TlsFromAKeyLetsInNobodyWithAnotherKeyOrWithoutTls) {
+  Credentials ours = make_credentials(false), with_certificate = make_credentials(true), plain{.key = ours.key};
+  ours.tls = TlsContext::from_key(ours.key).value();
+  with_certificate.key = ours.key;
+  Credentials another{.key = ours.key, .tls = TlsContext::from_key(Key::random().value()).value()};
+  for (const Credentials& theirs : {another, with_certificate, plain}) {
+    for (const auto& [server, client] : {std::pair(ours, theirs), std::pair(theirs, ours)}) {
+      auto acceptor = make_acceptor(server);
+      auto connector = make_connector(client, acceptor->endpoints(), identity_of(1, 0), 200ms);
+      Met met = meet(*acceptor, *connector);
+      EXPECT_FALSE(met.caller.ok());
+      EXPECT_TRUE(met.accepted.empty());
+    }
+  }
+}
+
 TEST(Connections, StrangersAreLoggedOnceInAWhile) {
   Credentials credentials = make_credentials(false);
   auto acceptor = make_acceptor(credentials, 0, {.log_pause = 10s});

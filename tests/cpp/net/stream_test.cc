@@ -16,10 +16,10 @@ namespace {
 using namespace test;
 using testing::HasSubstr;
 
-enum class Below { unix_socket, tcp4, tcp6, tls };
+enum class Below { unix_socket, tcp4, tcp6, tls, tls_from_key };
 
 void PrintTo(Below below, std::ostream* out) {
-  *out << std::array{"unix_socket", "tcp4", "tcp6", "tls"}[static_cast<size_t>(below)];
+  *out << std::array{"unix_socket", "tcp4", "tcp6", "tls", "tls_from_key"}[static_cast<size_t>(below)];
 }
 
 struct Pair {
@@ -33,6 +33,7 @@ Pair make_pair(Below below) {
     return {make_plain_stream(UniqueFd(ends[0])), make_plain_stream(UniqueFd(ends[1]))};
   }
   Credentials credentials = make_credentials(below == Below::tls);
+  if (below == Below::tls_from_key) credentials.tls = TlsContext::from_key(credentials.key).value();
   auto acceptor = make_acceptor(credentials, 0, {}, below == Below::tcp6 ? "::1" : "127.0.0.1");
   auto connector = make_connector(credentials, acceptor->endpoints(), identity_of(1, 0));
   Met met = meet(*acceptor, *connector);
@@ -209,7 +210,8 @@ TEST_P(StreamTest, APeerThatDoesNotReadFillsTheQueueToItsLimitAndNoFurther) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("does not read"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, StreamTest, testing::Values(Below::unix_socket, Below::tcp4, Below::tcp6, Below::tls),
+INSTANTIATE_TEST_SUITE_P(All, StreamTest,
+                         testing::Values(Below::unix_socket, Below::tcp4, Below::tcp6, Below::tls, Below::tls_from_key),
                          testing::PrintToStringParamName());
 
 TEST(FrameReader, MemoryFollowsWhatHasArrived) {

@@ -1,0 +1,293 @@
+"""Jobs on several hosts, which a stand-in for ssh pretends (fake_ssh.py); tests/hosts has real ones."""
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from waiting import DEADLINE, RUNAWAY, STUBBORN, WAIT, started
+
+FAKE_SSH = pathlib.Path(__file__).parent / "fake_ssh.py"
+SHOW = "import json, os; print(json.dumps([dict(os.environ), os.getcwd()]))"
+
+
+@pytest.fixture
+def hosts(tmp_path, monkeypatch):
+    """The directory of fake_ssh.py."""
+    monkeypatch.setenv("FAKE_SSH", str(tmp_path))
+    monkeypatch.setenv("HOROVOD_SSH_COMMAND", f"{sys.executable} {FAKE_SSH}")
+    return tmp_path
+
+
+def shown(result):
+    assert result.returncode == 0, result.stderr
+    found = {}
+    for line in result.stdout.decode().splitlines():
+        rank, text = re.fullmatch(r"\[(\d+)\]<stdout>:(.*)", line).groups()
+        found[int(rank)] = json.loads(text)
+    return [found[rank] for rank in sorted(found)]
+
+
+def test_ranks_are_placed_on_their_hosts(hosts, run, python):
+    workers = [environment for environment, _ in shown(run("-np", "4", "-H", "a:1,localhost:1,b:4", *python(SHOW)))]
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME")
+    places = [" ".join(worker[f"HOROVOD_{name}"] for name in names) for worker in workers]
+    assert places == ["0 4 0 1 0 3 a", "1 4 0 1 1 3 localhost", "2 4 0 2 2 3 b", "3 4 1 2 0 1 b"]
+    assert [worker.get("FAKE_HOST") for worker in workers] == ["a", None, "b", "b"]
+
+
+def test_the_environment_arrives_whatever_is_in_it(hosts, run, python):
+    odd = "a 'b' \"c\" $HOME `id` \\ * ;\n\té=\x7f"
+    kept = {"COLOUR": odd, "EMPTY": "", "HOME": "/of/the/launcher", "HOROVOD_CYCLE_TIME": "3"}
+    left = {
+        "BASH_FUNC_x%%": "() { :; }",
+        "OLDPWD": "/old",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "NV_CUDA_VISIBLE_DEVICES": "0",
+        "_HOROVOD_SECRET_KEY": "11" * 32,
+        "SSH_CONNECTION": "x",
+        "HOSTNAME": "here",
+    }
+    result = run("-np", "1", "-H", "a:1", *python(SHOW), env={**os.environ, **kept, **left})
+    ((environment, directory),) = shown(result)
+    assert {name: environment.get(name) for name in kept} == kept
+    assert {name for name in left if environment.get(name) == left[name]} == set()
+    assert re.fullmatch("[0-9a-f]{64}", environment["_HOROVOD_SECRET_KEY"])
+    assert directory == os.getcwd()
+
+
+def test_another_users_home_stays(hosts, run, python):
+    ((environment, _),) = shown(run("-np", "1", "-H", "ada@a:1", *python(SHOW), env={**os.environ, "HOME": "/mine"}))
+    assert environment["HOME"] == "/"
+    assert " ada@a " in (hosts / "calls").read_text()
+
+
+def test_a_missing_directory_is_told(hosts, run, tmp_path, horovodrun):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    (hosts / "a.sh").write_text(f"rmdir {gone}; cd /; eval \"$1\"")
+    result = run("-np", "1", "-H", "a:1", "pwd", cwd=gone)
+    assert result.stdout == b"[0]<stdout>:/\n"
+    assert f"a: there is no directory {gone}; the workers start in /".encode() in result.stderr
+
+
+def test_nothing_secret_is_on_a_command_line(hosts, run, python):
+    ((environment, _),) = shown(run("-np", "1", "-H", "a:1", "--verbose", *python(SHOW)))
+    calls = (hosts / "calls").read_text()
+    assert environment["_HOROVOD_SECRET_KEY"] not in calls
+    assert "COLOUR" not in calls
+
+
+def test_options_of_ssh(hosts, run):
+    assert run("-np", "1", "-H", "a:1", "-p", "2222", "-i", "/my/key", "--start-timeout", "7", "true").returncode == 0
+    (call,) = (hosts / "calls").read_text().splitlines()
+    assert " -p 2222 -i /my/key a exec sh -c " in call
+    for option in ("BatchMode=yes", "ConnectTimeout=7", "StrictHostKeyChecking=accept-new", "ServerAliveInterval="):
+        assert option in call
+    (hosts / "calls").unlink()
+    assert run("-np", "1", "-H", "a:1", "--ssh-strict", "true").returncode == 0
+    call = (hosts / "calls").read_text()
+    assert "StrictHostKeyChecking=yes" in call and "accept-new" not in call
+
+
+def test_what_a_login_shell_prints_is_skipped(hosts, run):
+    (hosts / "a.sh").write_text('echo "Welcome to a"; head -c 100000 /dev/zero; eval "$1"')
+    assert run("-np", "1", "-H", "a:1", "echo", "x").stdout == b"[0]<stdout>:x\n"
+
+
+def test_hosts_that_cannot_be_used_are_listed_and_nothing_is_started(hosts, run, tmp_path):
+    (hosts / "a.sh").write_text("echo 'ssh: connect to host a port 22: Connection refused' >&2; exit 255")
+    (hosts / "b.sh").write_text("echo 'b: Permission denied (publickey).' >&2; exit 255")
+    (hosts / "c.sh").write_text("echo '@@ REMOTE HOST IDENTIFICATION HAS CHANGED! @@' >&2; exit 255")
+    (hosts / "d.sh").write_text("echo no such shell; exit 3")
+    (hosts / "e.sh").write_text('eval "$1" </dev/null')
+    command = ["-np", "7", "-H", "a:1,b:1,c:1,d:1,e:1,g:1,localhost:1", "touch", str(tmp_path / "started")]
+    result = run(*command)
+    assert result.returncode == 1
+    assert not (tmp_path / "started").exists()
+    text = result.stderr.decode()
+    assert text.startswith("horovodrun: 5 of 6 hosts cannot be used, so nothing was started:\n")
+    for line in (
+        "    a  connect to host a port 22: Connection refused\n",
+        "    b  it lets nobody in without asking (b: Permission denied (publickey).",
+        "    c  its host key has changed",
+        "forget the old key with: ssh-keygen -R c",
+        "    d  ",
+        "the login shell printed: no such shell",
+        "    e  ",
+        "has to pass stdin on",
+        f"    try: {sys.executable} {FAKE_SSH} a true\n",
+    ):
+        assert line in text, line
+
+
+def test_a_host_without_horovodrun(hosts, run):
+    (hosts / "a.sh").write_text('PATH=/usr/bin:/bin eval "$(echo "$1" | /bin/sed "s,/[^ ]*horovodrun\',/no/such\',")"')
+    result = run("-np", "1", "-H", "a:1", "true")
+    assert result.returncode == 1
+    assert b"horovodrun was not found (tried /no/such and PATH)" in result.stderr
+
+
+def test_horovodrun_of_the_path_is_used_if_it_is_not_at_the_same_place(hosts, run, horovodrun, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/horovodrun").symlink_to(horovodrun)
+    (hosts / "a.sh").write_text(
+        f'PATH={tmp_path}/bin:$PATH eval "$(echo "$1" | sed "s,/[^ ]*horovodrun\',/no/such\',")"'
+    )
+    assert run("-np", "1", "-H", "a:1", "echo", "x").stdout == b"[0]<stdout>:x\n"
+
+
+def test_a_host_that_never_answers(hosts, run):
+    (hosts / "a.sh").write_text("exec sleep 1000")
+    result = run("-np", "2", "-H", "a:1,b:1", "--start-timeout", "1", "true")
+    assert result.returncode == 1
+    assert b"    a  no answer within 1 s (--start-timeout)\n" in result.stderr
+
+
+def test_a_signal_while_hosts_are_contacted(hosts, horovodrun):
+    fifo = hosts / "fifo"
+    os.mkfifo(fifo)
+    (hosts / "a.sh").write_text(f"echo called >{fifo}; exec sleep 1000")
+    with subprocess.Popen([horovodrun, "-np", "1", "-H", "a:1", "true"], stderr=subprocess.PIPE) as process:
+        assert fifo.read_text() == "called\n"
+        process.terminate()
+        process.communicate(timeout=DEADLINE)
+        assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_two_hundred_and_fifty_six_hosts(hosts, horovodrun):
+    """Each takes a few processes here, so it takes a while; never more than 32 are being contacted."""
+    names = [f"n{number}" for number in range(256)]
+    where = ",".join(f"{name}:1" for name in names)
+    command = [horovodrun, "-np", "256", "-H", where, "--start-timeout", "300", "sh", "-c", "echo $FAKE_HOST"]
+    result = subprocess.run(command, capture_output=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    lines = [line.partition(":")[2] for line in result.stdout.decode().splitlines()]
+    assert sorted(lines) == sorted(names)
+
+
+# ---- output
+
+
+def test_output_of_remote_ranks_is_whole(hosts, run, python, tmp_path):
+    code = """
+import os, sys
+for number in range(20000):
+    print(number, "x" * (number % 997))
+    if number % 10 == 0: print(number, file=sys.stderr)
+"""
+    result = run("-np", "2", "-H", "a:1,b:1", "--output-filename", str(tmp_path / "out"), *python(code))
+    assert result.returncode == 0, result.stderr
+    plain = subprocess.run(python(code), capture_output=True, check=True)
+    for rank in (0, 1):
+        for name, seen, expected in (("stdout", result.stdout, plain.stdout), ("stderr", result.stderr, plain.stderr)):
+            prefix = b"[%d]<%s>:" % (rank, name.encode())
+            lines = b"".join(line for line in seen.splitlines(keepends=True) if line.startswith(prefix))
+            assert (tmp_path / f"out/rank.{rank}/{name}").read_bytes() == lines
+            assert hashlib.sha256(lines.replace(prefix, b"")).digest() == hashlib.sha256(expected).digest()
+
+
+def test_a_stopped_reader_does_not_hold_up_the_end(hosts, horovodrun, python):
+    code = "import os\nprint(os.getpid())\nwhile True: print('x' * 1000)"
+    with started([horovodrun, "-np", "2", "-H", "a:1,b:1", *python(code)], 1) as (process, workers):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=DEADLINE) == 130
+        assert workers.gone()
+
+
+# ---- endings
+
+
+def test_the_first_failure_stops_all_hosts(hosts, run, python):
+    code = f"""
+import os, sys
+if os.environ["HOROVOD_RANK"] == "2":
+    print("the reason", file=sys.stderr)
+    sys.exit(3)
+{WAIT}
+"""
+    result = run("-np", "4", "-H", "a:1,localhost:1,b:2", *python(code))
+    assert result.returncode == 1
+    text = result.stderr.decode()
+    assert re.search(r"horovodrun: rank 2 on b failed: pid \d+, exit code 3, ", text)
+    assert "After that: 3 ranks killed by SIGTERM (exit code 143).\n" in text
+    assert text.endswith("The last lines of its stderr:\n    the reason\n")
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_launcher_stops_all_hosts(hosts, horovodrun, python, stop):
+    with started([horovodrun, "-np", "3", "-H", "a:2,b:1", *python(WAIT)], 3) as (process, workers):
+        process.send_signal(stop)
+        _, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 128 + stop
+        assert workers.gone()
+    assert f"got {stop.name}, stopping 3 ranks".encode() in err
+
+
+@pytest.mark.parametrize("code", [WAIT, RUNAWAY, STUBBORN], ids=["plain", "runaway", "stubborn"])
+def test_a_killed_launcher_leaves_nothing_on_any_host(hosts, horovodrun, python, code):
+    with started([horovodrun, "-np", "2", "-H", "a:1,b:1", *python(code)], 2) as (process, workers):
+        process.kill()
+        assert workers.gone()
+
+
+def agents_of(process):
+    """The pids of the inner agents below a launcher's process, and of their guards."""
+    found = []
+    for entry in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if entry.read_bytes().split(b"\0")[-3:-1] == [b"--agent", b"-"]:
+                found.append(int(entry.parent.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    parents = {pid: int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in found}
+
+    def is_below(pid):
+        while pid > 1:
+            if pid == process.pid:
+                return True
+            pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return False
+
+    mine = [pid for pid in found if is_below(pid)]
+    return [pid for pid in mine if parents[pid] in mine], [pid for pid in mine if parents[pid] not in mine]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["agent", "guard"])
+@pytest.mark.parametrize("code", [WAIT, RUNAWAY], ids=["plain", "runaway"])
+def test_a_killed_agent_is_a_lost_host_and_leaves_nothing(hosts, horovodrun, python, code, which):
+    with started([horovodrun, "-np", "2", "-H", "a:1,localhost:1", *python(code)], 2) as (process, workers):
+        (victim,) = agents_of(process)[which]
+        os.kill(victim, signal.SIGKILL)
+        _, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 1
+        assert workers.gone()
+    reason = "connection closed by the peer" if which == 0 else "the agent got SIGTERM and stops its workers"
+    assert f"horovodrun: lost host a: {reason}".encode() in err
+
+
+def test_a_silent_agent_is_a_lost_host(hosts, horovodrun, python):
+    command = ["env", "HOROVOD_SILENCE_SECONDS=1", horovodrun, "-np", "2", "-H", "a:1,b:1", *python(WAIT)]
+    with started(command, 2) as (process, workers):
+        agents, _ = agents_of(process)
+        os.kill(agents[0], signal.SIGSTOP)
+        _, err = process.communicate(timeout=DEADLINE)
+        with contextlib.suppress(ProcessLookupError):  # the kernel may have woken it: it lost its session's leader
+            os.kill(agents[0], signal.SIGCONT)
+        assert process.returncode == 1
+        assert workers.gone()
+    assert re.search(rb"horovodrun: lost host [ab]: no sign of life for 2 s", err)
+
+
+def test_a_command_that_is_not_on_a_host(hosts, run):
+    result = run("-np", "2", "-H", "a:1,b:1", "/no/such/program")
+    assert result.returncode == 1
+    text = result.stderr.decode()
+    assert re.match(r"horovodrun: rank \d on [ab] was not started: cannot run /no/such/program: No such file", text)
+    assert "Hint: is it installed on " in text

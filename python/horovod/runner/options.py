@@ -254,7 +254,8 @@ OPTIONS = (
     Option(("--jsrun",), "use_jsrun", "flag", group="controller", help="start with jsrun"),
 )
 DEPRECATED = ("--network-interface", "--log-hide-timestamp", "--no-log-hide-timestamp")
-INVERTED = ("no_stall_check", "log_with_timestamp")  # the file, or the variable, says the opposite of the option
+# Other ways to use the program, which mean nothing in a description of a job.
+OF_THE_PROGRAM_ALONE = frozenset({"--agent", "--doctor", "--json", "--print-completion"})
 
 
 def make_parser() -> argparse.ArgumentParser:

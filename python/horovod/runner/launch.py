@@ -43,10 +43,15 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         given = {name for name, value in options.unset().items() if getattr(args, name) is not value}
         config_parser.set_args_from_config(args, config_parser.read_config(args.config_file), given)
     config_parser.validate_config_args(args)
-    if args.num_proc is None and not lsf.LSFUtils.using_lsf():
+    if args.num_proc is None and not _has_slots(args):
         parser.error("how many ranks? -np is required")
     args.run_func = args.executable = None
     return args
+
+
+def _has_slots(args: argparse.Namespace) -> bool:
+    """Whether somebody says how many ranks there may be: then -np is not needed."""
+    return bool(args.hosts or args.hostfile or any(name in os.environ for name in reach.SCHEDULERS))
 
 
 def run_program(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
@@ -75,7 +80,7 @@ def is_elastic(args: Any) -> bool:
     return args.host_discovery_script is not None or args.min_num_proc is not None
 
 
-def _start(args: Any, count: int) -> list[Any] | None:
+def _start(args: Any, count: int | None) -> list[Any] | None:
     arguments = options.to_arguments(args)
     if args.run_func is None:
         run_program([*arguments, *args.command])

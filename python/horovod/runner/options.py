@@ -63,6 +63,12 @@ OPTIONS = (
     Option(("--output-filename",), "output_filename", "text", help="directory for each rank's output"),
     Option(("--verbose",), "verbose", "flag", help="say more"),
     Option(("--config-file",), "config_file", "text", help="YAML file with options"),
+    Option(("--bind-to",), "bind_to", "text", choices=("core", "numa", "none"), help="bind every rank to its share"),
+    Option(("--ssh-strict",), "ssh_strict", "flag", help="only hosts whose keys ssh knows already"),
+    Option(("--tls",), "tls", "flag", help="encrypt all connections between hosts"),
+    Option(("--agents",), "agents", "int", help="wait for this many agents instead of using ssh"),
+    Option(("--rendezvous",), "rendezvous", "text", help="where to listen for agents: HOST:PORT"),
+    Option(("--key-file",), "key_file", "text", help="the key that launcher and agents share"),
     Option(("-p", "--ssh-port"), "ssh_port", "int", help="port of ssh"),
     Option(("-i", "--ssh-identity-file"), "ssh_identity_file", "text", help="private key for ssh"),
     _tunable(
@@ -206,11 +212,10 @@ OPTIONS = (
     ),
     _tunable(
         "--thread-affinity",
-        "int",
+        "text",
         "library_options.thread_affinity",
         "HOROVOD_THREAD_AFFINITY",
-        "core of the communication thread",
-        least=0,
+        "core of the communication thread, for each local rank",
     ),
     _tunable(
         "--gloo-timeout-seconds",
@@ -255,7 +260,7 @@ OPTIONS = (
 )
 DEPRECATED = ("--network-interface", "--log-hide-timestamp", "--no-log-hide-timestamp")
 # Other ways to use the program, which mean nothing in a description of a job.
-OF_THE_PROGRAM_ALONE = frozenset({"--agent", "--doctor", "--json", "--print-completion"})
+OF_THE_PROGRAM_ALONE = frozenset({"--agent", "--doctor", "--dry-run", "--json", "--print-completion", "--print-man"})
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -35,7 +35,7 @@ _OF_A_WORKER = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:ou
 
 @functools.cache
 def find() -> str:
-    """The path of horovodrun; FileNotFoundError when it is not there."""
+    """The path of horovodrun: HOROVODRUN, or beside this package; FileNotFoundError when it is not there."""
     for path in _places():
         if _is_native(path):
             return str(path)
@@ -43,6 +43,8 @@ def find() -> str:
 
 
 def _places() -> Iterator[Path]:
+    if os.environ.get("HOROVODRUN"):
+        yield Path(os.environ["HOROVODRUN"])
     package = Path(__file__).resolve().parents[1]
     yield package / "bin" / NAME
     try:

@@ -20,14 +20,15 @@ from horovod.runner.program import USAGE_ERROR, Program, replaced
 def call(
     function: Callable[[], Any],
     arguments: Sequence[str],
-    count: int,
+    count: int | None,
     *,
     executable: str | None,
     listen: Sequence[str],
     publish: Sequence[str],
     env: Mapping[str, str] | None = None,
 ) -> list[Any]:
-    """Call `function` on every rank of a job that horovodrun starts with `arguments`; the results of `count` ranks.
+    """Call `function` on every rank of a job that horovodrun starts with `arguments`; the results of `count` ranks,
+    or of all.
 
     `listen`: addresses of this machine to listen on; `publish`: those at which workers find it.
     """
@@ -49,7 +50,7 @@ def call(
     return outcome(server.events(), count, code, words)
 
 
-def outcome(events: Sequence[Event], count: int, code: int, words: str) -> list[Any]:
+def outcome(events: Sequence[Event], count: int | None, code: int, words: str) -> list[Any]:
     """The results by rank, or the exception that says why there are none."""
     if code == USAGE_ERROR:
         raise ValueError(words.removeprefix("horovodrun: ") or "horovodrun does not accept these options")
@@ -57,6 +58,7 @@ def outcome(events: Sequence[Event], count: int, code: int, words: str) -> list[
     if cause is not None:
         _raise(cause, words)
     results = {event.worker.rank: event for event in events}
+    count = len(results) if count is None else count
     missing = [rank for rank in range(count) if rank not in results]
     if code != 0 or missing:
         reason = f"rank {missing[0]} ended without a result" if missing else f"horovodrun ended with exit code {code}"

@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from horovod.runner.common.util import hosts, network
+from horovod.runner.common.util import network
 
 SCHEDULERS = ("SLURM_JOB_ID", "LSB_JOBID", "PBS_NODEFILE", "PE_HOSTFILE")  # horovodrun takes the hosts from them
 LOOPBACK = "127.0.0.1"
@@ -31,10 +31,16 @@ def _interfaces_of_environment() -> set[str]:
 def _all_local(options: Any) -> bool:
     if options.host_discovery_script:
         return False
-    text = hosts.parse_host_files(options.hostfile) if options.hostfile else options.hosts
-    if text:
-        return all(network.is_local(each.hostname) for each in hosts.parse_hosts(text))
+    if options.hostfile:
+        return False  # the program knows more forms of these files than to be read twice
+    if options.hosts:
+        return all(network.is_local(_name(each)) for each in options.hosts.split(","))
     return not any(name in os.environ for name in SCHEDULERS)
+
+
+def _name(host: str) -> str:
+    """The name in `name:slots` or `[address]:slots`."""
+    return host.strip().rpartition("]")[0] or host.strip().partition(":")[0]
 
 
 def _has_ipv6() -> bool:

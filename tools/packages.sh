@@ -3,11 +3,11 @@
 # As root they are installed; anyone else is told the one command to run.
 set -euo pipefail
 
-build="g++ cmake ninja-build libcli11-dev libfmt-dev libhwy-dev libgtest-dev libgmock-dev nlohmann-json3-dev libeigen3-dev libssl-dev"
+build="g++ cmake ninja-build libfmt-dev libhwy-dev libgtest-dev libgmock-dev nlohmann-json3-dev libeigen3-dev libssl-dev libyaml-dev"
 fuzz="clang-14 libclang-rt-14-dev"
 lint="clang-format-14 clang-tidy-14"
 bench="openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev iperf3"
-testbed="iproute2 nftables iputils-ping openssh-client openssh-server openssl"
+testbed="iproute2 nftables iputils-ping openssh-client openssh-server openssl zsh fish groff-base"
 
 if ! command -v dpkg-query >/dev/null; then
   echo "not a Debian system: the build expects the equivalents of: $build" >&2

@@ -2,139 +2,129 @@
 
 #include <fmt/core.h>
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
-#include <array>
-#include <numeric>
+#include <cctype>
 #include <string_view>
+
+#include "launcher/closest.h"
 
 namespace hvd {
 namespace {
 
-// Single-dash words, which CLI11 would read as bundles of one-letter options.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kSpellings{{
-    {"-np", "--num-proc"},
-    {"-cb", "--check-build"},
-    {"-hostfile", "--hostfile"},
-    {"-prefix-timestamp", "--prefix-output-with-timestamp"},
-}};
+struct Name {
+  std::string_view text;
+  const OptionRow* row;
+  bool is_opposite;
+};
 
-// Options of horovodrun that this version does not offer; better named than called unknown.
-constexpr std::string_view kNotYet[] = {"--check-build",
-                                        "--disable-cache",
-                                        "--network-interfaces",
-                                        "--network-interface",
-                                        "--config-file",
-                                        "-p",
-                                        "--ssh-port",
-                                        "-i",
-                                        "--ssh-identity-file",
-                                        "--min-np",
-                                        "--min-num-proc",
-                                        "--max-np",
-                                        "--max-num-proc",
-                                        "--slots-per-host",
-                                        "--elastic-timeout",
-                                        "--reset-limit",
-                                        "--blacklist-cooldown-range",
-                                        "--mpi-args",
-                                        "--tcp",
-                                        "--binding-args",
-                                        "--hostfile",
-                                        "--host-discovery-script",
-                                        "--mpi",
-                                        "--jsrun"};
+struct Resolved {
+  Name name;
+  size_t length;  // of the option in the word; the rest is its value
+};
 
-std::vector<std::string> long_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+std::vector<Name> all_names() {
+  std::vector<Name> names;
+  for (const OptionRow& row : option_rows()) {
+    for (std::string_view text : words_of(row.names)) names.push_back({text, &row, false});
+    for (std::string_view text : words_of(row.opposite)) names.push_back({text, &row, true});
+  }
   return names;
 }
 
-// Insertions, deletions and replacements that turn one word into the other.
-size_t distance(std::string_view from, std::string_view to) {
-  std::vector<size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= from.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= to.size(); ++j) {
-      size_t replaced = diagonal + (from[i - 1] != to[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
+bool is_hidden(const Name& name) { return !*name.row->group; }
+
+Status bad(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
+
+Status unknown_option(const std::vector<Name>& names, std::string_view word) {
+  std::vector<std::string_view> candidates;
+  for (const Name& name : names)
+    if (!is_hidden(name)) candidates.push_back(name.text);
+  std::string_view near = closest(word, candidates);
+  std::string text = fmt::format("unknown option {}", word);
+  if (!near.empty()) text += fmt::format("; did you mean {}?", near);
+  return bad(std::move(text));
 }
 
-Status unknown_option(const CLI::App& app, std::string_view name) {
-  std::string best;
-  size_t best_distance = name.size() / 3 + 1;
-  auto consider = [&](std::string_view candidate) {
-    size_t found = distance(name, candidate);
-    if (found > best_distance || (found == best_distance && !best.empty())) return;
-    best = candidate;
-    best_distance = found;
-  };
-  for (const std::string& candidate : long_names(app)) consider(candidate);
-  for (const auto& [spelling, meaning] : kSpellings)
-    if (app.get_option_no_throw(std::string(meaning))) consider(spelling);
-  std::string text = fmt::format("unknown option {}", name);
-  if (!best.empty()) text += fmt::format("; did you mean {}?", best);
-  return Status(Code::invalid_argument, std::move(text));
+// -n4, -np4, -Hlocalhost: the longest single-dash name that starts the word. A number must look like one, so that a
+// slip such as -pn is not taken for a port.
+const Name* find_attached(const std::vector<Name>& names, std::string_view word) {
+  const Name* best = nullptr;
+  for (const Name& name : names) {
+    if (name.text.starts_with("--") || !word.starts_with(name.text) || value_count(*name.row) == 0) continue;
+    bool is_number = std::holds_alternative<Number>(name.row->target);
+    char next = word[name.text.size()];
+    if (is_number ? !std::isdigit(static_cast<unsigned char>(next)) : name.text.size() > 2) continue;
+    if (!best || name.text.size() > best->text.size()) best = &name;
+  }
+  return best;
 }
 
-// The full name of the option that `name` stands for.
-Result<std::string> resolve(const CLI::App& app, std::string_view name) {
-  for (const auto& [spelling, meaning] : kSpellings)
-    if (name == spelling) name = meaning;
-  std::string known(name);
-  if (app.get_option_no_throw(known)) return known;
-  if (std::find(std::begin(kNotYet), std::end(kNotYet), name) != std::end(kNotYet))
-    return Status(Code::invalid_argument, fmt::format("{} is not supported yet", name));
-  if (!name.starts_with("--")) {
-    std::string letter = known.substr(0, 2);  // -n4: one letter and its value
-    if (app.get_option_no_throw(letter)) return letter;
-    return unknown_option(app, name);
+Result<Name> complete(const std::vector<Name>& names, std::string_view word) {
+  const Name* found = nullptr;
+  for (const Name& name : names) {
+    if (!name.text.starts_with(word) || is_hidden(name)) continue;
+    if (found && (found->row != name.row || found->is_opposite != name.is_opposite))
+      return bad(fmt::format("{} could be {} or {}", word, found->text, name.text));
+    if (!found) found = &name;
   }
-  std::vector<std::string> candidates = long_names(app);
-  std::erase_if(candidates, [&](const std::string& candidate) { return !candidate.starts_with(name); });
-  if (candidates.empty()) return unknown_option(app, name);
-  if (candidates.size() > 1)
-    return Status(Code::invalid_argument, fmt::format("{} could be {} or {}", name, candidates[0], candidates[1]));
-  return candidates[0];
+  if (!found) return unknown_option(names, word);
+  return *found;
+}
+
+// Which option a word means.
+Result<Resolved> resolve(const std::vector<Name>& names, std::string_view word) {
+  size_t length = std::min(word.find('='), word.size());
+  std::string_view text = word.substr(0, length);
+  auto same = std::find_if(names.begin(), names.end(), [&](const Name& name) { return name.text == text; });
+  if (same != names.end()) return Resolved{*same, length};
+  if (!word.starts_with("--")) {
+    const Name* attached = find_attached(names, word);
+    if (!attached) return unknown_option(names, text);
+    return Resolved{*attached, attached->text.size()};
+  }
+  auto completed = complete(names, text);
+  if (!completed.ok()) return completed.status();
+  return Resolved{*completed, length};
+}
+
+bool ends_reading(const OptionRow& row) {
+  const Does* does = std::get_if<Does>(&row.target);
+  return does && (does->action == Options::Action::show_help || does->action == Options::Action::show_version);
+}
+
+bool is_name(const std::vector<Name>& names, std::string_view word) {
+  return std::any_of(names.begin(), names.end(), [&](const Name& name) { return name.text == word; });
 }
 
 }  // namespace
 
-Result<Arguments> split_arguments(const CLI::App& app, const std::vector<std::string>& arguments) {
-  Arguments split;
-  auto next = arguments.begin();
-  while (next != arguments.end() && next->size() > 1 && next->front() == '-') {
-    std::string_view argument = *next++;
-    if (argument == "--") break;
-    size_t equals = argument.find('=');
-    auto name = resolve(app, argument.substr(0, equals));
-    if (!name.ok()) return name.status();
-    const CLI::Option* option = app.get_option(*name);
-    bool attached = name->size() == 2 && argument.size() > 2;
-    if (attached) {
-      split.own.emplace_back(argument);
-      continue;
+Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
+  const std::vector<Name> names = all_names();
+  Arguments arguments;
+  auto next = words.begin();
+  while (next != words.end() && next->size() > 1 && next->front() == '-') {
+    std::string_view word = *next++;
+    if (word == "--") break;
+    auto resolved = resolve(names, word);
+    if (!resolved.ok()) return resolved.status();
+    const OptionRow& row = *resolved->name.row;
+    GivenOption given{&row, resolved->name.is_opposite, std::string(word.substr(0, resolved->length)), {}};
+    size_t wanted = value_count(row);
+    if (resolved->length < word.size()) {
+      if (wanted == 0) return bad(fmt::format("{} takes no value", given.spelling));
+      word.remove_prefix(resolved->length + (word[resolved->length] == '=' ? 1 : 0));
+      given.values.emplace_back(word);
     }
-    split.own.push_back(*name);
-    if (equals != std::string_view::npos) {
-      split.own.back() += argument.substr(equals);
-    } else if (option->get_items_expected_max() > 0) {
-      if (next == arguments.end()) return Status(Code::invalid_argument, fmt::format("{} needs a value", argument));
-      // With '=', so that a value may start with a dash; one-letter options take theirs attached.
-      split.own.back() += (name->size() == 2 ? "" : "=") + *next++;
+    while (given.values.size() < wanted) {
+      if (next == words.end() || is_name(names, *next))
+        return bad(fmt::format("{} needs {}", given.spelling, wanted == 1 ? "a value" : "two values"));
+      given.values.push_back(*next++);
     }
+    arguments.options.push_back(std::move(given));
+    if (ends_reading(row)) return arguments;
   }
-  split.command.assign(next, arguments.end());
-  return split;
+  arguments.command.assign(next, words.end());
+  return arguments;
 }
 
 }  // namespace hvd

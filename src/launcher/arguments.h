@@ -1,23 +1,30 @@
-// Cuts the command line in two, the launcher's own arguments and the command, and makes the former palatable to CLI11:
-// spellings such as -np become long options, unique beginnings of long options are completed (as argparse does), and an
-// unknown option is answered with the closest known one.
-// Thread rule: pure functions.
+// Reads the command line as options and the command: everything from the first word on that is not an option. As
+// argparse does it, the beginning of a long option is enough where only one begins so; single-dash words such as -np
+// are options of their own, not bundles of letters. An unknown option is answered with the closest known one. Thread
+// rule: pure function.
 #pragma once
 
-#include <CLI/App.hpp>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "launcher/option_table.h"
 
 namespace hvd {
 
-struct Arguments {
-  std::vector<std::string> own;
-  std::vector<std::string> command;  // everything from the first positional on
+struct GivenOption {
+  const OptionRow* row;
+  bool is_opposite;
+  std::string spelling;  // as the user wrote it
+  std::vector<std::string> values;
 };
 
-// `app` knows the options; it is not asked to parse.
-Result<Arguments> split_arguments(const CLI::App& app, const std::vector<std::string>& arguments);
+struct Arguments {
+  std::vector<GivenOption> options;
+  std::vector<std::string> command;
+};
+
+// Reading stops at --help and --version, whatever follows.
+Result<Arguments> parse_arguments(const std::vector<std::string>& words);
 
 }  // namespace hvd

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "launcher/assignment.h"
+#include "launcher/availability.h"
+#include "launcher/check_build.h"
 #include "launcher/guard.h"
 #include "launcher/options.h"
 #include "launcher/run.h"
@@ -19,17 +21,31 @@ int usage_error(const hvd::Status& status) {
   return kUsageError;
 }
 
+int show_build(const char* program, const hvd::Options& options) {
+  hvd::BuildReport report = hvd::check_build(program, options.json, options.verbose);
+  fmt::print("{}", report.text);
+  if (!report.note.empty()) fmt::print(stderr, "horovodrun: {}\n", report.note);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   auto options = hvd::parse_options(std::vector<std::string>(argv + 1, argv + argc));
   if (!options.ok()) return usage_error(options.status());
+  for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
   switch (options->action) {
     case hvd::Options::Action::show_help: fmt::print("{}", options->help); return 0;
     case hvd::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
-    case hvd::Options::Action::run: break;
+    case hvd::Options::Action::check_build: return show_build(argv[0], *options);
+    case hvd::Options::Action::run:
+    case hvd::Options::Action::doctor:
+    case hvd::Options::Action::agent: break;
   }
-  for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
+  if (hvd::Status status = hvd::check_available(*options); !status.ok()) {
+    fmt::print(stderr, "horovodrun: {}\n", status.message());
+    return 1;
+  }
   auto slots = hvd::assign(options->hosts, options->num_proc);
   if (!slots.ok()) return usage_error(slots.status());
   return hvd::run_guarded([&] { return hvd::run_job(*options, *slots); });

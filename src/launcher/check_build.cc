@@ -1,0 +1,207 @@
+#include "launcher/check_build.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/process.h"
+
+namespace hvd {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Duration kPatience = std::chrono::seconds(20);  // for Python, on a slow network disk
+
+struct Framework {
+  const char* name;
+  const char* package;  // of horovod: horovod.torch
+  const char* module;   // of the framework
+};
+
+constexpr Framework kFrameworks[] = {
+    {"TensorFlow", "tensorflow", "tensorflow"},
+    {"PyTorch", "torch", "torch"},
+    {"MXNet", "mxnet", "mxnet"},
+    {"JAX", "jax", "jax"},
+    {"NumPy", "numpy", "numpy"},
+};
+
+struct Part {
+  const char* name;
+  bool is_available;
+};
+
+// Gloo is upstream's name for what is built in here: no MPI, shared memory and TCP.
+constexpr Part kControllers[] = {{"MPI", false}, {"Gloo", true}};
+constexpr Part kOperations[] = {{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", false}, {"Gloo", true}};
+
+// Prints {"python": .., "horovod": bool, "frameworks": {module: [version or null, has adapter]}}. The folder that we
+// are started in is not searched. A distribution may have another name than its module, as tensorflow-cpu.
+constexpr std::string_view kScript = R"(
+import sys
+sys.path[:] = [path for path in sys.path if path]
+import importlib.metadata, importlib.util, json, os
+spec = importlib.util.find_spec("horovod")
+folders = list(spec.submodule_search_locations or []) if spec else []
+found = {}
+for pair in sys.argv[1:]:
+    package, module = pair.split("=")
+    version = None
+    if importlib.util.find_spec(module):
+        version = ""
+        for suffix in ("", "-cpu", "-gpu", "-macos", "-rocm", "-nightly"):
+            try:
+                version = importlib.metadata.version(module + suffix)
+                break
+            except importlib.metadata.PackageNotFoundError:
+                pass
+    adapter = any(os.path.isfile(os.path.join(folder, package, "__init__.py")) for folder in folders)
+    found[module] = [version, adapter]
+print(json.dumps({"python": sys.version.split()[0], "horovod": bool(folders), "frameworks": found}))
+)";
+
+bool is_program(const std::filesystem::path& path) { return ::access(path.c_str(), X_OK) == 0; }
+
+std::vector<std::filesystem::path> path_folders() {
+  std::vector<std::filesystem::path> folders;
+  const char* path = std::getenv("PATH");
+  for (std::string_view rest = path ? path : ""; !rest.empty();) {
+    size_t colon = std::min(rest.find(':'), rest.size());
+    if (colon > 0) folders.emplace_back(rest.substr(0, colon));
+    rest.remove_prefix(std::min(colon + 1, rest.size()));
+  }
+  return folders;
+}
+
+// The Python of the environment that horovodrun was installed into; the link that leads to it counts first.
+std::string find_python(const std::string& program) {
+  std::vector<std::filesystem::path> folders;
+  if (program.find('/') != std::string::npos) {
+    folders.push_back(std::filesystem::path(program).parent_path());
+  } else {
+    for (const auto& folder : path_folders())
+      if (is_program(folder / program)) {
+        folders.push_back(folder);
+        break;
+      }
+  }
+  std::error_code ignored;
+  folders.push_back(std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path());
+  for (const auto& folder : path_folders()) folders.push_back(folder);
+  for (const auto& folder : folders)
+    for (const char* name : {"python3", "python"})
+      if (is_program(folder / name)) return folder / name;
+  return "";
+}
+
+// All that the child writes, or nothing when it fails or takes too long.
+std::string read_output(Child& child) {
+  std::string output;
+  TimePoint deadline = Clock::now() + kPatience;
+  bool is_complete = false;
+  while (!is_complete && Clock::now() < deadline) {
+    pollfd wanted{.fd = child.out.get(), .events = POLLIN, .revents = 0};
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    ::poll(&wanted, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
+    std::array<char, 4096> buffer;
+    ssize_t count = ::read(child.out.get(), buffer.data(), buffer.size());
+    if (count > 0) output.append(buffer.data(), static_cast<size_t>(count));
+    is_complete = count == 0;
+  }
+  if (!is_complete) ::kill(child.pid, SIGKILL);
+  int status = 0;
+  ::waitpid(child.pid, &status, 0);
+  return is_complete && ending_of(status).code() == 0 ? output : "";
+}
+
+Json ask_python(const std::string& python) {
+  std::vector<std::string> command{python, "-c", std::string(kScript)}, environment;
+  for (const Framework& framework : kFrameworks)
+    command.push_back(fmt::format("{}={}", framework.package, framework.module));
+  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  auto child = spawn(command, environment);
+  if (!child.ok()) return nullptr;
+  Json answer = Json::parse(read_output(*child), nullptr, false);
+  return answer.is_discarded() ? Json(nullptr) : answer;
+}
+
+Json describe_frameworks(const Json& answer) {
+  Json list = Json::array();
+  for (const Framework& framework : kFrameworks) {
+    Json version = nullptr;
+    bool has_adapter = false;
+    if (answer.is_object()) {
+      const Json& found = answer["frameworks"][framework.module];
+      version = found[0];
+      has_adapter = found[1].get<bool>();
+    }
+    list.push_back({{"name", framework.name},
+                    {"available", has_adapter && !version.is_null()},
+                    {"version", version},
+                    {"adapter", has_adapter}});
+  }
+  return list;
+}
+
+template <class Parts>
+Json describe_parts(const Parts& parts) {
+  Json list = Json::array();
+  for (const Part& part : parts) list.push_back({{"name", part.name}, {"available", part.is_available}});
+  return list;
+}
+
+std::string item_text(const Json& item) {
+  bool is_available = item["available"].get<bool>();
+  std::string text = fmt::format("    [{}] {}", is_available ? 'X' : ' ', item["name"].get<std::string>());
+  if (!item.contains("version") || item["version"].is_null()) return text;
+  auto version = item["version"].get<std::string>();
+  if (!is_available) return text + fmt::format(" ({} is installed; there is no adapter for it yet)", version);
+  return version.empty() ? text : text + " " + version;
+}
+
+std::string layout(const Json& report) {
+  constexpr std::pair<const char*, const char*> kLists[] = {{"Available Frameworks", "frameworks"},
+                                                            {"Available Controllers", "controllers"},
+                                                            {"Available Tensor Operations", "operations"}};
+  std::string text = fmt::format("Horovod v{}:\n", report["version"].get<std::string>());
+  for (const auto& [title, key] : kLists) {
+    text += fmt::format("\n{}:\n", title);
+    for (const Json& item : report[key]) text += item_text(item) + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+BuildReport check_build(const std::string& program, bool json, bool verbose) {
+  std::string python = find_python(program);
+  Json answer = python.empty() ? Json(nullptr) : ask_python(python);
+  Json report{{"version", HVD_VERSION}, {"python", nullptr}};
+  std::string note;
+  if (answer.is_object()) {
+    report["python"] = {{"executable", python}, {"version", answer["python"]}};
+    if (!answer["horovod"].get<bool>()) note = fmt::format("{} does not find the package horovod", python);
+  } else {
+    note = python.empty() ? "no Python beside horovodrun or in PATH, so frameworks were not looked for"
+                          : fmt::format("{} could not say which frameworks there are", python);
+  }
+  report["frameworks"] = describe_frameworks(answer);
+  report["controllers"] = describe_parts(kControllers);
+  report["operations"] = describe_parts(kOperations);
+  std::string text = json ? report.dump(2) + "\n" : layout(report);
+  return {.text = verbose && !json ? "\n" + text : text, .note = std::move(note)};
+}
+
+}  // namespace hvd

@@ -1,0 +1,12 @@
+// "Did you mean ...?" Thread rule: pure function.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+namespace hvd {
+
+// The candidate that is fewest slips of the keyboard away from `word`; empty when none is close.
+std::string_view closest(std::string_view word, const std::vector<std::string_view>& candidates);
+
+}  // namespace hvd

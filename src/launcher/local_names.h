@@ -1,0 +1,26 @@
+// What this machine is called. Thread rule: constant once made.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace hvd {
+
+class LocalNames {
+ public:
+  // `hosts_file` is read in the form of /etc/hosts: a name in it counts if one of its addresses is this machine's. No
+  // name server is asked: that can take many seconds for a name that it does not know.
+  static LocalNames read(const std::string& hosts_file = "/etc/hosts");
+
+  bool contains(std::string_view name) const;  // a name or an address
+
+ private:
+  void add_interfaces();
+  void add_names_of(const std::string& hosts_file);
+
+  std::set<std::string, std::less<>> names_;      // in lower case
+  std::set<std::string, std::less<>> addresses_;  // in the form of inet_ntop
+};
+
+}  // namespace hvd

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -69,8 +70,8 @@ def terminate_executor_shell_and_children(pid: int) -> None:
     for target in targets:
         with contextlib.suppress(psutil.Error):
             target.send_signal(signal.SIGTERM)
-    _, alive = psutil.wait_procs(targets, timeout=GRACEFUL_TERMINATION_TIME_S)
-    for target in {*alive, *_family(pid)}:
+    _wait_for(targets, GRACEFUL_TERMINATION_TIME_S)
+    for target in {*filter(_is_alive, targets), *_family(pid)}:
         with contextlib.suppress(psutil.Error):
             target.kill()
 
@@ -116,6 +117,22 @@ def _family(pid: int) -> list[psutil.Process]:
                 found.setdefault(each.pid, each)
     found.pop(os.getpid(), None)
     return [each for each in found.values() if _is_alive(each)]
+
+
+def _wait_for(processes: Sequence[psutil.Process], seconds: float) -> None:
+    """Wait until all have ended. Not with psutil, which would take the exit code of our child away from its owner."""
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except OSError:
+            continue  # it is gone
+        try:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        finally:
+            os.close(descriptor)
 
 
 def _is_alive(process: psutil.Process) -> bool:

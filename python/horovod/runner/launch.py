@@ -9,6 +9,7 @@ import argparse
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -86,6 +87,9 @@ def _start(args: Any, count: int | None) -> list[Any] | None:
         run_program([*arguments, *args.command])
         return None
     listen, publish = reach.addresses(args)
+    if reach.is_exposed(listen) and (args.tls or os.environ.get("HOROVOD_TLS", "0") not in ("", "0")):
+        text = "horovod.run authenticates the function and its results on their way, but does not encrypt them"
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
     return call(args.run_func, arguments, count, executable=args.executable, listen=listen, publish=publish)
 
 

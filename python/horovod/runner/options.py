@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -292,7 +292,7 @@ def to_arguments(options: Any) -> list[str]:
         elif option.kind == "two ints":
             arguments += [name, *(str(int(each)) for each in value)]
         else:
-            text = value if isinstance(value, str) or not isinstance(value, Iterable) else ",".join(value)
+            text = value if isinstance(value, str) or not isinstance(value, Iterable) else ",".join(sorted(value))
             arguments.append(f"{name}={text}")  # with '=', so that a value may start with a dash
     return arguments
 
@@ -330,14 +330,14 @@ def _add(into: Any, option: Option) -> None:
     elif option.kind == "two ints":
         into.add_argument(*option.names, type=int, nargs=2, metavar=("MIN", "MAX"), **common)
     elif option.choices:
-        into.add_argument(*option.names, choices=option.choices, type=str.upper, **common)
+        into.add_argument(*option.names, choices=option.choices, type=_in_case_of(option.choices), **common)
     else:
         into.add_argument(*option.names, type={"int": int, "float": float, "text": str}[option.kind], **common)
 
 
-def find_option(dest: str) -> Option:
-    """The row of an attribute."""
-    return next(option for option in OPTIONS if option.dest == dest)
+def _in_case_of(choices: tuple[str, ...]) -> Callable[[str], str]:
+    """Makes a word as large or small as the choices are."""
+    return str.upper if choices[0].isupper() else str.lower
 
 
 def unset() -> dict[str, Any]:

@@ -157,6 +157,29 @@ def test_python_and_program_mean_the_same(line: str) -> None:
     assert variables_by_program(options.to_arguments(args)) == variables
 
 
+def dry_run(arguments: list[str]) -> dict[str, object]:
+    """What the program makes of a line."""
+    command = [program.find(), "--dry-run", *arguments, *COMMAND]
+    described = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return dict(json.loads(described))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *LINES,
+        "-H a:1,b:2 --disable-cache --start-timeout 5 --network-interfaces a,b --output-filename d --verbose",
+        "-H a,b:2 -p 3 -i k --ssh-strict --tls --bind-to core",
+        "--agents 2 --rendezvous here:4000 --key-file k",
+        "-H a:4,b:4 --min-np 1 --max-np 4 --elastic-timeout 9 --reset-limit 1 --blacklist-cooldown-range 3 9",
+        "--gloo --tcp -prefix-timestamp",
+    ],
+)
+def test_program_understands_what_python_makes_of_a_line(line: str) -> None:
+    words = ["-np", "2", *line.split()]
+    assert dry_run(options.to_arguments(launch.parse_args([*words, *COMMAND]))) == dry_run(words)
+
+
 def test_round_trip_through_a_line() -> None:
     line = (
         "-np 2 --disable-cache --start-timeout 5 --network-interfaces a,b --output-filename d --verbose -p 3 -i k "

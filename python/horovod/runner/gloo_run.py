@@ -20,16 +20,17 @@ def gloo_run(
 
     A string is run by the shell. `server_ip` is not needed: horovodrun publishes every address it has.
     """
-    _run(settings, nics, env, command, ["--gloo"])
+    run_with_settings(settings, nics, env, command, ["--gloo"])
 
 
-def _run(
+def run_with_settings(
     settings: BaseSettings,
     nics: Collection[str] | None,
     env: Mapping[str, str],
     command: str | Sequence[str],
     more: list[str],
 ) -> None:
+    """Run horovodrun with what the settings say, and `more`."""
     words: list[Any] = ["sh", "-c", command] if isinstance(command, str) else list(command)
     interfaces = [f"--network-interfaces={','.join(sorted(nics))}"] if nics and not settings.nics else []
     run_program([*more, *settings.to_arguments(), *interfaces, *words], env)

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Collection, Mapping, Sequence
 
 from horovod.runner.common.util.settings import BaseSettings
-from horovod.runner.gloo_run import _run
+from horovod.runner.gloo_run import run_with_settings
 
 
 def mpi_available(env: Mapping[str, str] | None = None) -> bool:
@@ -41,7 +41,7 @@ def mpi_run(
     settings: BaseSettings, nics: Collection[str] | None, env: Mapping[str, str], command: str | Sequence[str]
 ) -> None:
     """Run a command on all slots of `settings` with mpirun; RuntimeError if it fails."""
-    _run(settings, nics, env, command, ["--mpi"])
+    run_with_settings(settings, nics, env, command, ["--mpi"])
 
 
 def _version(env: Mapping[str, str] | None) -> str | None:

@@ -235,6 +235,9 @@ FOLLOWS = Report("HorovodInternalError: x", "...", consequence=True)
         ([Event(ONE, "error", report=FOLLOWS), Event(TWO, "lost")], 1, 0),  # two was stopped by the launcher
         ([Event(ONE, "error", report=FOLLOWS), Event(TWO, "lost"), Event(THREE, "lost")], 3, 2),
         ([Event(ONE, "result"), Event(TWO, "lost")], None, 1),
+        ([Event(ONE, "lost"), Event(TWO, "lost")], 2, 1),  # one was stopped because of two
+        ([Event(ONE, "lost"), Event(TWO, "lost")], None, 0),
+        ([Event(ONE, "lost"), Event(TWO, "error", report=OWN)], 2, 0),
     ],
 )
 def test_cause(events: list[Event], first_failed: int | None, cause: int | None) -> None:

@@ -189,6 +189,13 @@ def test_two_runs_at_once(tmp_path: Path) -> None:
     assert results == {"first": ["second", "quiet"], "second": ["first", "quiet"]}
 
 
+def test_a_run_inside_a_run() -> None:
+    def outer() -> list[str]:
+        return horovod.run(lambda: os.environ["HOROVOD_RANK"] + os.environ["HOROVOD_SIZE"], num_proc=2)
+
+    assert horovod.run(outer, num_proc=3) == [["02", "12"]] * 3
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="hosts and hostfile"):
         horovod.run(int, hosts="localhost:1", hostfile="x")

@@ -250,6 +250,25 @@ def test_pickle_from_a_stranger_stays_closed(tmp_path: Path) -> None:
     assert not (tmp_path / "mark").exists()
 
 
+def test_broken_rules_are_told() -> None:
+    """What a proven worker sends wrongly, or somebody changes on its way, is the reason for its loss."""
+    server = FunctionServer(["127.0.0.1"], KEY, pack(int))
+    try:
+        for wrong in (b"{", b'{"kind": "error", "parts": []}'):
+            with closing(channel.call(socket.create_connection(("127.0.0.1", server.port)), KEY)) as worker:
+                worker.send({"kind": "hello", "rank": 0, "host": "h", "pid": 1})
+                worker.receive()
+                worker._send_frame(memoryview(wrong))
+                with pytest.raises(ConnectionError):
+                    worker.receive()
+    finally:
+        server.close()
+    first, second = server.events()
+    assert first.kind == second.kind == "lost"
+    assert "not JSON" in first.reason
+    assert "ValueError" in second.reason
+
+
 def test_close_ends_connections_in_every_state() -> None:
     server = FunctionServer(["127.0.0.1", "127.0.0.2"], KEY, pack(int))
     silent = socket.create_connection(("127.0.0.2", server.port))

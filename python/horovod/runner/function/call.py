@@ -69,15 +69,16 @@ def outcome(events: Sequence[Event], count: int | None, code: int, words: str) -
 def root_cause(events: Sequence[Event], first_failed: int | None) -> Event | None:
     """The event that the others follow from, or None when there are only results.
 
-    Events come in the order of their arrival, so the first is the cause, except that the error of a collective may
-    overtake the news that the rank it waited for is gone; the launcher saw that rank end first (`first_failed`). Ranks
-    that are lost later are those that the launcher stopped.
+    Events come in the order of their arrival, so the first is the cause, except that what follows from a rank's end may
+    overtake the news of it: the error of a collective on another rank, or the end of a rank that the launcher stopped.
+    The launcher saw which rank ended first (`first_failed`).
     """
     endings = [event for event in events if event.kind != "result"]
+    known = any(event.kind == "lost" and event.worker.rank == first_failed for event in endings)
     for event in endings:
         if event.report is not None and not event.report.consequence:
             return event
-        if event.kind == "lost" and (event is endings[0] or event.worker.rank == first_failed):
+        if event.kind == "lost" and (event.worker.rank == first_failed if known else event is endings[0]):
             return event
     return endings[0] if endings else None
 
@@ -90,7 +91,8 @@ def _first_failed(words: str) -> int | None:
 def _raise(cause: Event, words: str) -> NoReturn:
     worker = cause.worker
     if cause.report is None:
-        raise RuntimeError(_quoting(f"{worker} ended without a result", words))
+        reason = f": {cause.reason}" if cause.reason else ""
+        raise RuntimeError(_quoting(f"{worker} ended without a result{reason}", words))
     text = f"{worker} failed: {cause.report.summary}\n\nThe traceback of {worker}, pid {worker.pid}:\n"
     raise RuntimeError(text + cause.report.traceback.rstrip()) from _exception(cause)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from horovod.runner.function import channel
-from horovod.runner.function.task import Parts, Report, Worker, own_paths
+from horovod.runner.function.task import Parts, Report, Worker, describe, own_paths
 
 MOST_STRANGERS = 256  # connections that have not proven the key yet
 LOG_SECONDS = 10.0  # strangers are mentioned at most this often
@@ -32,6 +32,7 @@ class Event:
     kind: str  # "result", "error" or "lost": the connection ended without either
     parts: list[bytearray] = field(default_factory=list)  # the pickled result or exception
     report: Report | None = None  # of an error
+    reason: str = ""  # why the connection of a lost worker ended, if not by its own end
 
 
 class FunctionServer:
@@ -108,30 +109,33 @@ class FunctionServer:
 
     def _serve(self, connection: socket.socket) -> None:
         worker: Worker | None = None
-        ended = False
+        proven, lost = False, ""
         try:
             link = channel.answer(connection, self._key)
+            proven = True
             with self._lock:
                 if connection in self._strangers:
                     self._strangers.remove(connection)
             worker = _introduction(link.receive())
             link.settimeout(None)  # the function takes as long as it takes
             link.send({"kind": "task", "paths": self._paths}, self._function)
-            message = link.receive()
-            self._take(_ending(worker, message))
-            ended = True
+            self._take(_ending(worker, link.receive()))
+            worker = None
             link.send({"kind": "thanks"})
         except OSError as error:
-            if worker is None:
+            lost = "" if isinstance(error, ConnectionResetError | BrokenPipeError) else str(error)
+            if not proven:
                 self._mention(connection, error)
+        except Exception as error:  # such as too little memory for the result
+            lost = describe(error)
         finally:
             with self._lock:
                 self._open.discard(connection)
                 if connection in self._strangers:
                     self._strangers.remove(connection)
             connection.close()
-            if worker is not None and not ended:
-                self._take(Event(worker, "lost"))
+            if worker is not None:
+                self._take(Event(worker, "lost", reason=lost))
 
     def _take(self, event: Event) -> None:
         with self._lock:

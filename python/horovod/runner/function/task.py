@@ -20,6 +20,7 @@ import cloudpickle
 
 KEY_VARIABLE = "_HOROVOD_RUN_KEY"  # hex of the run's key; the worker removes it before the function is called
 _BESIDE = 64 << 10  # bytes from which a buffer is sent beside the pickle
+_MOST_BESIDE = 10_000  # so that their lengths fit into a header
 
 Parts = Sequence[bytes | bytearray | memoryview]
 
@@ -51,7 +52,7 @@ def pack(value: Any) -> list[bytes | memoryview]:
 
     def keep_inside(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        if raw.nbytes < _BESIDE:
+        if raw.nbytes < _BESIDE or len(beside) == _MOST_BESIDE:
             return True
         beside.append(raw)
         return False

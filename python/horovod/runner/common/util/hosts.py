@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,16 +98,18 @@ def get_host_assignments(
     """
     hosts = list(hosts)
     slots: list[SlotInfo] = []
+    cross_sizes: Counter[int] = Counter()
     for host in hosts:
         for local_rank in range(host.slots):
             if max_num_proc is None or len(slots) < max_num_proc:
-                cross_rank = sum(slot.local_rank == local_rank for slot in slots)
-                slots.append(SlotInfo(host.hostname, len(slots), local_rank, cross_rank))
+                slots.append(SlotInfo(host.hostname, len(slots), local_rank, cross_sizes[local_rank]))
+                cross_sizes[local_rank] += 1
     if len(slots) < min_num_proc:
         named = ", ".join(f"{host.hostname}:{host.slots}" for host in hosts)
         raise ValueError(f"{min_num_proc} ranks need as many slots, but there are {len(slots)}: {named or 'no hosts'}")
+    local_sizes = Counter(slot.hostname for slot in slots)
     for slot in slots:
         slot.size = len(slots)
-        slot.local_size = sum(other.hostname == slot.hostname for other in slots)
-        slot.cross_size = sum(other.local_rank == slot.local_rank for other in slots)
+        slot.local_size = local_sizes[slot.hostname]
+        slot.cross_size = cross_sizes[slot.local_rank]
     return slots

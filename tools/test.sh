@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
-#   tools/test.sh [ctest|asan|tsan|fuzz|single|parallel|packaging|launcher|testbed|hosts]...
+#   tools/test.sh [ctest|asan|tsan|fuzz|single|runner|parallel|packaging|launcher|testbed|hosts]...
 # Variables: SUITES          folders of tests/cpp to build and run (default: all, but under TSan only those with threads)
 #            RANKS           world sizes of the parallel Python tests (default: 1 2 3 4 8)
 #            HOSTS           worlds of several pretended hosts for them, ranks of each (default: 1,1 2,2 1,2,1)
@@ -42,6 +42,7 @@ asan_stage() { cpp asan "${SUITES:-$every}"; }
 tsan_stage() { cpp tsan "${SUITES:-$threaded}" -E 'Kernels|HalfTest'; }
 fuzz_stage() { tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"; }
 single_stage() { "${pytest[@]}" tests/python/single; }
+runner_stage() { "${pytest[@]}" tests/python/runner; }
 parallel_stage() {
   for ((round = 0; round < repeat; ++round)); do
     for ranks in ${RANKS:-1 2 3 4 8}; do
@@ -59,7 +60,7 @@ packaging_stage() { "${pytest[@]}" tests/packaging; }
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
 hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them survives
 
-[ $# -gt 0 ] || set -- ctest asan tsan fuzz single parallel packaging launcher testbed hosts
+[ $# -gt 0 ] || set -- ctest asan tsan fuzz single runner parallel packaging launcher testbed hosts
 began=$SECONDS
 previous=""
 for stage in "$@"; do

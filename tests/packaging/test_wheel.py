@@ -99,6 +99,15 @@ def test_program_is_on_the_path(environment: pathlib.Path) -> None:
     assert output(program, "--version") == f"{VERSION}\n"
 
 
+def test_a_function_runs(environment: pathlib.Path) -> None:
+    code = "import horovod; print(horovod.run(lambda: 7, num_proc=2))"
+    assert output(environment / "bin/python", "-c", code) == "[7, 7]\n"
+
+
+def test_module_is_the_program(environment: pathlib.Path) -> None:
+    assert output(environment / "bin/python", "-m", "horovod.runner", "--version") == f"{VERSION}\n"
+
+
 def test_a_job_runs(environment: pathlib.Path) -> None:
     code = "import numpy, horovod.numpy as hvd; hvd.init(); print(hvd.allreduce(numpy.ones(3), op=hvd.Sum, name='x'))"
     text = output(environment / "bin/horovodrun", "-np", "2", environment / "bin/python", "-c", code)

@@ -1,0 +1,24 @@
+"""Objects as text. Reading runs code of the writer's choice: never for text from a stranger."""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from typing import Any, Literal, overload
+
+import cloudpickle
+
+
+@overload
+def dumps_base64(obj: Any, to_ascii: Literal[True] = True) -> str: ...
+@overload
+def dumps_base64(obj: Any, to_ascii: Literal[False]) -> bytes: ...
+def dumps_base64(obj: Any, to_ascii: bool = True) -> str | bytes:
+    """Pickle an object into base64."""
+    encoded = base64.b64encode(cloudpickle.dumps(obj))
+    return encoded.decode("ascii") if to_ascii else encoded
+
+
+def loads_base64(encoded: str | bytes) -> Any:
+    """The object that `dumps_base64` was given."""
+    return pickle.loads(base64.b64decode(encoded))

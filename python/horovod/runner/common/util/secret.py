@@ -1,0 +1,24 @@
+"""The key of a job: whoever has it is part of the job."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+
+HOROVOD_SECRET_KEY = "_HOROVOD_SECRET_KEY"  # the variable in which a worker finds it, in hexadecimal
+DIGEST_LENGTH_BYTES = 32
+
+
+def make_secret_key() -> bytes:
+    """A new key."""
+    return secrets.token_bytes(DIGEST_LENGTH_BYTES)
+
+
+def compute_digest(key: bytes, message: bytes) -> bytes:
+    """What proves that a message is from somebody with the key."""
+    return hmac.digest(key, message, "sha256")
+
+
+def check_digest(key: bytes, message: bytes, digest: bytes) -> bool:
+    """Whether `digest` is that of the message; takes the same time either way."""
+    return hmac.compare_digest(compute_digest(key, message), digest)

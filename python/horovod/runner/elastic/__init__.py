@@ -1,0 +1,1 @@
+"""Elastic jobs: hosts that come and go."""

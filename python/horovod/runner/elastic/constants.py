@@ -1,0 +1,6 @@
+"""Limits of elastic jobs."""
+
+ELASTIC_TIMEOUT_SECONDS = 600  # to wait for enough slots, unless HOROVOD_ELASTIC_TIMEOUT or --elastic-timeout says so
+DISCOVER_HOSTS_FREQUENCY_SECS = 1.0
+COOLDOWN_LOWER_LIMIT_SECONDS = 1
+COOLDOWN_UPPER_LIMIT_SECONDS = 3600

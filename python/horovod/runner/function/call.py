@@ -1,0 +1,117 @@
+"""The life of one horovod.run: pickle, listen, start the launcher, wait, and say what came of it.
+
+Thread rule: any thread; each call has a server and a launcher of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from horovod.runner.function.server import Event, FunctionServer
+from horovod.runner.function.task import KEY_VARIABLE, describe, function_name, pack, unpack
+from horovod.runner.program import USAGE_ERROR, Program, replaced
+
+
+def call(
+    function: Callable[[], Any],
+    arguments: Sequence[str],
+    count: int | None,
+    *,
+    executable: str | None,
+    listen: Sequence[str],
+    publish: Sequence[str],
+    env: Mapping[str, str] | None = None,
+) -> list[Any]:
+    """Call `function` on every rank of a job that horovodrun starts with `arguments`; the results of `count` ranks,
+    or of all.
+
+    `listen`: addresses of this machine to listen on; `publish`: those at which workers find it.
+    """
+    try:
+        packed = pack(function)
+    except Exception as error:
+        raise ValueError(f"cannot send {function_name(function)} to the workers: {describe(error)}") from error
+    key = secrets.token_bytes(32)
+    environment = dict(os.environ if env is None else env) | {KEY_VARIABLE: key.hex()}
+    server = FunctionServer(listen, key, packed)
+    try:
+        task = [executable or sys.executable, "-m", "horovod.runner.run_task", ",".join(publish), str(server.port)]
+        out = sys.stdout if replaced(sys.stdout, sys.__stdout__, 1) else None
+        with Program([*arguments, *task], environment, out, sys.stderr) as program:
+            code = program.wait()
+            words = program.words()
+    finally:
+        server.close()
+    return outcome(server.events(), count, code, words)
+
+
+def outcome(events: Sequence[Event], count: int | None, code: int, words: str) -> list[Any]:
+    """The results by rank, or the exception that says why there are none."""
+    if code == USAGE_ERROR:
+        raise ValueError(words.removeprefix("horovodrun: ") or "horovodrun does not accept these options")
+    cause = root_cause(events, _first_failed(words))
+    if cause is not None:
+        _raise(cause, words)
+    results = {event.worker.rank: event for event in events}
+    count = len(results) if count is None else count
+    missing = [rank for rank in range(count) if rank not in results]
+    if code != 0 or missing:
+        reason = f"rank {missing[0]} ended without a result" if missing else f"horovodrun ended with exit code {code}"
+        raise RuntimeError(_quoting(reason, words))
+    return [_unpacked(results[rank]) for rank in range(count)]
+
+
+def root_cause(events: Sequence[Event], first_failed: int | None) -> Event | None:
+    """The event that the others follow from, or None when there are only results.
+
+    Events come in the order of their arrival, so the first is the cause, except that what follows from a rank's end may
+    overtake the news of it: the error of a collective on another rank, or the end of a rank that the launcher stopped.
+    The launcher saw which rank ended first (`first_failed`).
+    """
+    endings = [event for event in events if event.kind != "result"]
+    known = any(event.kind == "lost" and event.worker.rank == first_failed for event in endings)
+    for event in endings:
+        if event.report is not None and not event.report.consequence:
+            return event
+        if event.kind == "lost" and (event.worker.rank == first_failed if known else event is endings[0]):
+            return event
+    return endings[0] if endings else None
+
+
+def _first_failed(words: str) -> int | None:
+    found = re.search(r"rank (\d+) on \S+ failed", words)
+    return int(found[1]) if found else None
+
+
+def _raise(cause: Event, words: str) -> NoReturn:
+    worker = cause.worker
+    if cause.report is None:
+        reason = f": {cause.reason}" if cause.reason else ""
+        raise RuntimeError(_quoting(f"{worker} ended without a result{reason}", words))
+    text = f"{worker} failed: {cause.report.summary}\n\nThe traceback of {worker}, pid {worker.pid}:\n"
+    raise RuntimeError(text + cause.report.traceback.rstrip()) from _exception(cause)
+
+
+def _exception(event: Event) -> BaseException | None:
+    """The worker's exception, if it can be made again here."""
+    try:
+        exception = unpack(event.parts) if event.parts else None
+    except Exception:
+        return None
+    return exception if isinstance(exception, BaseException) else None
+
+
+def _quoting(reason: str, words: str) -> str:
+    return f"{reason}; horovodrun said:\n{words}" if words else f"{reason}; horovodrun said nothing"
+
+
+def _unpacked(event: Event) -> Any:
+    try:
+        return unpack(event.parts)
+    except Exception as error:
+        raise RuntimeError(f"cannot unpickle the result of {event.worker}: {describe(error)}") from error

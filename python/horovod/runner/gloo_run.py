@@ -1,0 +1,36 @@
+"""Jobs that are started by horovodrun itself: described by settings, not by a command line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from horovod.runner.common.util.settings import BaseSettings
+from horovod.runner.launch import run_program
+
+
+def gloo_run(
+    settings: BaseSettings,
+    nics: Collection[str] | None,
+    env: Mapping[str, str],
+    server_ip: str | None,
+    command: str | Sequence[str],
+) -> None:
+    """Run a command on all slots of `settings`; RuntimeError if it fails on one of them.
+
+    A string is run by the shell. `server_ip` is not needed: horovodrun publishes every address it has.
+    """
+    run_with_settings(settings, nics, env, command, ["--gloo"])
+
+
+def run_with_settings(
+    settings: BaseSettings,
+    nics: Collection[str] | None,
+    env: Mapping[str, str],
+    command: str | Sequence[str],
+    more: list[str],
+) -> None:
+    """Run horovodrun with what the settings say, and `more`."""
+    words: list[Any] = ["sh", "-c", command] if isinstance(command, str) else list(command)
+    interfaces = [f"--network-interfaces={','.join(sorted(nics))}"] if nics and not settings.nics else []
+    run_program([*more, *settings.to_arguments(), *interfaces, *words], env)

@@ -1,0 +1,200 @@
+"""Finds the program `horovodrun`, which is native and lies beside this package, and runs it.
+
+Its output goes where this process's goes. Where `sys.stdout` or `sys.stderr` were replaced, as in Jupyter, it is read
+and written to them. stderr is always read: the launcher's own words, without those of the workers, are the reason that
+an exception names.
+Thread rule: a Program belongs to the thread that made it; several threads may have one each.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import functools
+import importlib.metadata
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+NAME = "horovodrun"
+USAGE_ERROR = 2
+LAST_WORDS = 60  # lines
+STOP_SECONDS = 20.0  # the launcher itself gives workers 5 s between SIGTERM and SIGKILL
+_LONGEST_LINE = 1 << 20
+_OF_A_WORKER = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:out|err)>:")
+
+
+@functools.cache
+def find() -> str:
+    """The path of horovodrun: HOROVODRUN, or beside this package; FileNotFoundError when it is not there."""
+    for path in _places():
+        if _is_native(path):
+            return str(path)
+    raise FileNotFoundError(f"cannot find the program {NAME}: run make, or reinstall horovod")
+
+
+def _places() -> Iterator[Path]:
+    if os.environ.get("HOROVODRUN"):
+        yield Path(os.environ["HOROVODRUN"])
+    package = Path(__file__).resolve().parents[1]
+    yield package / "bin" / NAME
+    try:
+        files = importlib.metadata.files("horovod") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.name == NAME:
+            yield Path(str(file.locate()))
+    yield package.parent / "bin" / NAME  # pip install --target
+    yield Path(sys.executable).with_name(NAME)
+    found = shutil.which(NAME)
+    if found:
+        yield Path(found)
+
+
+def _is_native(path: Path) -> bool:
+    """Whether it is the program, and not a script that would lead back to this module."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF" and os.access(path, os.X_OK)
+    except OSError:
+        return False
+
+
+class Program:
+    """One running horovodrun. A context manager: nothing of it runs on afterwards, whatever happens inside."""
+
+    def __init__(
+        self, arguments: Sequence[str], env: Mapping[str, str], out: TextIO | None, err: TextIO | None
+    ) -> None:
+        """Start it. `out` and `err` are where its output goes; None: to this process's own descriptors."""
+        self._words: deque[str] = deque(maxlen=LAST_WORDS)
+        for stream in (out or sys.stdout, err or sys.stderr):
+            _flush(stream)
+        # In a session of its own: Ctrl-C reaches this process alone, which passes it on once.
+        self._process = subprocess.Popen(
+            [find(), *arguments],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=None if out is None else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._selector = selectors.DefaultSelector()
+        if out is not None:
+            self._forward(self._process.stdout, _Lines(out))
+        self._forward(self._process.stderr, _Lines(err or sys.stderr, self._hear))
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            if self._process.poll() is None:
+                self.stop(signal.SIGTERM)
+        finally:
+            for pipe in (self._process.stdout, self._process.stderr):
+                if pipe is not None:
+                    pipe.close()
+            self._selector.close()
+
+    def wait(self) -> int:
+        """Forward output until the program has ended; returns its exit code. An interrupt ends it, then is raised."""
+        try:
+            return self._run(None)
+        except KeyboardInterrupt:
+            self.stop(signal.SIGINT)
+            raise
+
+    def words(self) -> str:
+        """What the launcher itself said last: warnings, and why a job failed."""
+        return "\n".join(self._words)
+
+    def stop(self, number: signal.Signals) -> None:
+        """Have it end its job in good order, at once when interrupted again, with force when it does not."""
+        self._process.send_signal(number)
+        while True:
+            try:
+                self._run(time.monotonic() + STOP_SECONDS)
+                return
+            except KeyboardInterrupt:
+                self._process.send_signal(number)
+            except TimeoutError:
+                self._process.kill()  # what is below it notices, and ends the workers
+
+    def _forward(self, pipe: IO[bytes] | None, lines: _Lines) -> None:
+        assert pipe is not None
+        self._selector.register(pipe, selectors.EVENT_READ, lines)
+
+    def _run(self, deadline: float | None) -> int:
+        while self._selector.get_map():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(f"{NAME} did not end")
+            for key, _ in self._selector.select(left):
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    self._selector.unregister(key.fileobj)
+                key.data.feed(data)
+        return self._process.wait()
+
+    def _hear(self, text: str) -> None:
+        for line in text.splitlines():
+            if not _OF_A_WORKER.match(line):
+                self._words.append(line)
+
+
+class _Lines:
+    """Writes what a pipe brings to a stream, whole lines at a time, so that they do not mix with other lines."""
+
+    def __init__(self, stream: TextIO, hear: Callable[[str], None] | None = None) -> None:
+        self._stream: TextIO | None = stream
+        self._hear = hear
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._partial = ""
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes; none: the pipe has ended."""
+        text = self._partial + self._decoder.decode(data, final=not data)
+        end = max(text.rfind("\n"), text.rfind("\r")) + 1
+        if not data or len(text) - end > _LONGEST_LINE:
+            end = len(text)
+        self._partial = text[end:]
+        if end == 0:
+            return
+        if self._hear is not None:
+            self._hear(text[:end])
+        self._write(text[:end])
+
+    def _write(self, text: str) -> None:
+        if self._stream is None:
+            return
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except Exception:
+            self._stream = None  # nobody reads any more: no reason to end the training
+
+
+def replaced(stream: Any, original: Any, descriptor: int) -> bool:
+    """Whether `stream`, such as sys.stdout, leads elsewhere than to the process's own descriptor."""
+    if stream is None or stream is not original:
+        return stream is not None
+    try:
+        return bool(stream.fileno() != descriptor)
+    except (OSError, ValueError, AttributeError):
+        return True
+
+
+def _flush(stream: Any) -> None:
+    with contextlib.suppress(Exception):  # closed, or not a stream: then there is nothing of ours in it
+        stream.flush()

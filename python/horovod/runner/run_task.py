@@ -1,0 +1,134 @@
+"""What every worker of horovod.run executes: fetch the function, call it, bring back what it returned.
+
+    python -m horovod.runner.run_task ADDRESS[,ADDRESS...] PORT
+
+The key of the run is in the environment, and removed from it before the function is called. The connection stays open
+while the function runs: when the caller's process dies, however it dies, the worker ends too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from typing import Any, NoReturn
+
+from horovod.common.exceptions import HorovodInternalError
+from horovod.runner.function import channel
+from horovod.runner.function.task import KEY_VARIABLE, describe, pack, type_name, unpack
+
+CONNECT_SECONDS = 5.0  # per address and attempt
+
+
+class Connection:
+    """The way to the caller. A thread of its own listens, because the end of the caller may come at any time."""
+
+    def __init__(self, link: channel.Channel) -> None:
+        self._link = link
+        self._thanked = threading.Event()
+        os.register_at_fork(after_in_child=link.forget)
+        link.send({"kind": "hello", "rank": _rank(), "host": _host(), "pid": os.getpid()})
+        link.settimeout(None)
+        self.task = link.receive()
+
+    def watch(self) -> None:
+        """From now on, end this process when the caller is gone."""
+        threading.Thread(target=self._listen, name="horovod.run", daemon=True).start()
+
+    def deliver(self, header: dict[str, Any], parts: list[bytes | memoryview]) -> None:
+        """Send the outcome, and wait until the caller has it."""
+        with contextlib.suppress(OSError):  # the caller is gone: the thread that listens ends this process
+            self._link.send(header | {"rank": _rank()}, parts)
+        self._thanked.wait()
+
+    def _listen(self) -> None:
+        try:
+            self._link.receive()
+        except OSError as error:
+            message = f"horovod.run: rank {_rank()} ends because its caller is gone: {error}\n"
+            os.write(2, message.encode())
+            os._exit(1)
+        self._thanked.set()
+
+
+def main(arguments: list[str]) -> int:
+    """Do what this module is for; returns the exit code."""
+    key = os.environ.pop(KEY_VARIABLE, "")
+    if len(arguments) != 2 or not key:
+        print("horovod.runner.run_task is started by horovod.run, not by hand", file=sys.stderr)
+        return 2
+    connection = Connection(_connect(arguments[0].split(","), int(arguments[1]), bytes.fromhex(key)))
+    connection.watch()
+    del sys.argv[1:]  # they mean nothing to the function
+    sys.path += [path for path in connection.task.header["paths"] if path not in sys.path]
+    try:
+        result = unpack(connection.task.parts)()
+    except BaseException as error:
+        return _fail(connection, error)
+    return _succeed(connection, result)
+
+
+def _succeed(connection: Connection, result: Any) -> int:
+    try:
+        parts = pack(result)
+    except Exception as error:
+        text = f"the result of rank {_rank()}, a {type_name(result)}, cannot be pickled"
+        return _fail(connection, TypeError(f"{text}: {describe(error)}"))
+    connection.deliver({"kind": "result"}, parts)
+    return 0
+
+
+def _fail(connection: Connection, error: BaseException) -> int:
+    if isinstance(error, SystemExit) and error.code in (None, 0):
+        return _succeed(connection, None)
+    # The first frame is ours.
+    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    print(text, end="", file=sys.stderr, flush=True)
+    try:
+        exception = pack(error)
+    except Exception:
+        exception = []
+    header = {"kind": "error", "consequence": isinstance(error, HorovodInternalError)}
+    connection.deliver(header, [describe(error).encode(errors="replace"), text.encode(errors="replace"), *exception])
+    return error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
+
+
+def _connect(addresses: list[str], port: int, key: bytes) -> channel.Channel:
+    """Reach the caller at whichever address works; SystemExit says what came of each."""
+    deadline = time.monotonic() + float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
+    while True:
+        failures: list[OSError] = []
+        for address in addresses:
+            sock = None
+            try:
+                sock = socket.create_connection((address, port), CONNECT_SECONDS)
+                return channel.call(sock, key, CONNECT_SECONDS)
+            except OSError as error:
+                failures.append(error)
+                if sock is not None:
+                    sock.close()
+        hopeless = all(isinstance(each, ConnectionRefusedError | channel.Refused) for each in failures)
+        if hopeless or time.monotonic() >= deadline:
+            _give_up(addresses, port, failures)
+
+
+def _give_up(addresses: list[str], port: int, failures: list[OSError]) -> NoReturn:
+    tried = "; ".join(f"{address} port {port}: {error}" for address, error in zip(addresses, failures, strict=True))
+    raise SystemExit(f"horovod.run: rank {_rank()} on {_host()} cannot reach the process that called it: {tried}")
+
+
+def _rank() -> int:
+    return int(os.environ.get("HOROVOD_RANK", "0"))
+
+
+def _host() -> str:
+    return os.environ.get("HOROVOD_HOSTNAME", "localhost")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

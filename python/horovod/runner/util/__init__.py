@@ -1,0 +1,1 @@
+"""Small modules that scripts and other packages import."""

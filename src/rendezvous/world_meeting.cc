@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "net/congestion.h"
 #include "net/interfaces.h"
 #include "rendezvous/host_meeting.h"
 #include "rendezvous/leaders_meeting.h"
@@ -64,6 +65,7 @@ class WorldMeeting {
   SocketOptions data_options() const {
     SocketOptions options;
     options.user_timeout = seconds(config_.silence_time);
+    options.congestion = first_congestion(config_.tcp_congestion);
     return options;
   }
 

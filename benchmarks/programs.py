@@ -144,7 +144,7 @@ def _ours() -> list[Program]:
 
 def _ours_over_tcp() -> list[Program]:
     """Processes like Gloo's, one per rank, that find their world in HOROVOD_* (Seat.world)."""
-    return [Program(CAPI, _each_rank([str(BIN / "bench_capi")]))]
+    return [Program(RAW, _each_rank([str(BIN / "bench_raw")])), Program(CAPI, _each_rank([str(BIN / "bench_capi")]))]
 
 
 def installed(kind: str) -> list[Program]:

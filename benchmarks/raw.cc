@@ -1,12 +1,18 @@
-// Our collectives without names, negotiation or handles: what the engine would reach if deciding cost nothing.
+// Our collectives without names, negotiation or handles: what the engine would reach if deciding cost nothing. Forks
+// ranks that share memory, or is one rank of a world that spans hosts, as HOROVOD_* variables describe it.
 #include <cerrno>
 #include <cstdlib>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "collectives/host_collectives.h"
+#include "collectives/world_collectives.h"
 #include "model/config.h"
 #include "model/plan.h"
+#include "rendezvous/store_server.h"
+#include "rendezvous/world.h"
+#include "rendezvous/world_meeting.h"
 #include "sampler.h"
 #include "transport/local.h"
 #include "transport/transport.h"
@@ -50,8 +56,7 @@ std::vector<hvd::Segments> split(float* data, size_t share, int parts) {
   return segments;
 }
 
-void measure_case(bench::Sampler& sampler, const Case& c, hvd::HostCollectives& collectives,
-                  hvd::Transport& transport) {
+void measure_case(bench::Sampler& sampler, const Case& c, hvd::Collectives& collectives, hvd::Transport& transport) {
   int size = collectives.size();
   float *in = sampler.in(), *out = sampler.out();
   size_t share = sampler.share_of(c);
@@ -84,22 +89,59 @@ void measure_case(bench::Sampler& sampler, const Case& c, hvd::HostCollectives& 
   }
 }
 
+std::vector<int32_t> first_ranks(int32_t count) {
+  std::vector<int32_t> ranks(static_cast<size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void measure(bench::Team& team, hvd::Collectives& collectives, hvd::Transport& transport, int argc, char** argv) {
+  transport.enter();
+  bench::Sampler sampler(team, argc, argv);
+  for (const Case& c : sampler.cases()) measure_case(sampler, c, collectives, transport);
+  team.barrier();
+}
+
+void run_in_memory(bench::Team& team, hvd::HostGroup group, int argc, char** argv) {
+  auto transport = take(hvd::Transport::create(std::move(group), settings_for(team)));
+  hvd::Channel* channel = take(transport->open_channel(0, first_ranks(transport->size())));
+  hvd::HostCollectives collectives(*channel, static_cast<size_t>(hvd::Tuning{}.one_shot_limit));
+  measure(team, collectives, *transport, argc, argv);
+}
+
+void run_between_hosts(bench::Team& team, int argc, char** argv) {
+  hvd::Config config = take(hvd::config_from_environment());
+  hvd::World world = take(hvd::world_from_config(config, hvd::Generation{0}));
+  hvd::UniqueFd memory;
+  if (world.local_rank == 0) memory = take(hvd::create_shared_memory(hvd::ControlBlock::bytes(world.local_size)));
+  hvd::WorldGroup group = take(hvd::form_world(world, config, std::move(memory)));
+  auto transport = take(hvd::Transport::create(std::move(group.host), settings_for(team)));
+  auto mesh = take(hvd::Mesh::create([](int32_t, const hvd::Status& status) { expect(status); }));
+  for (auto& [peer, streams] : group.streams) mesh->add(peer, std::move(streams));
+  mesh->set_dialer(std::move(group.dialer));
+  expect(transport->attach(std::move(mesh)));
+  hvd::Channel* channel = take(transport->open_channel(0, first_ranks(transport->size())));
+  hvd::Placement placement = hvd::place(first_ranks(world.size), group.host_of_rank, world.rank);
+  hvd::WorldCollectives collectives(*transport, *channel, placement, {});
+  measure(team, collectives, *transport, argc, argv);
+  transport->say_goodbye();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int size = argc > 1 ? std::atoi(argv[1]) : 0;
+  if (bench::launched()) {
+    return bench::run_ranks(size, [&](int rank) {
+      bench::Team team(rank, size);
+      team.pin();
+      run_between_hosts(team, argc, argv);
+    });
+  }
   std::vector<hvd::HostGroup> groups = take(hvd::make_local_groups(size));
   return bench::fork_ranks(size, [&](int rank) {
     bench::Team team(rank, size);
     team.pin();
-    auto transport = take(hvd::Transport::create(std::move(groups[static_cast<size_t>(rank)]), settings_for(team)));
-    std::vector<int32_t> ranks;
-    for (int32_t r = 0; r < size; r++) ranks.push_back(r);
-    hvd::Channel* channel = take(transport->open_channel(0, ranks));
-    transport->enter();
-    hvd::HostCollectives collectives(*channel, static_cast<size_t>(hvd::Tuning{}.one_shot_limit));
-    bench::Sampler sampler(team, argc, argv);
-    for (const Case& c : sampler.cases()) measure_case(sampler, c, collectives, *transport);
-    team.barrier();
+    run_in_memory(team, std::move(groups[static_cast<size_t>(rank)]), argc, argv);
   });
 }

@@ -115,9 +115,8 @@ def _judge_bar(bar: Bar, state: str, program: str, results: Results) -> Verdict:
 
 def judge_peers(results: Results, places: list[Place], ranks: list[int]) -> list[Verdict]:
     bars = [b for b in BARS if b.place in places and b.ranks in ranks and b.crowded == (b.ranks > len(CPUS))]
-    programs = {bar: (RAW, CAPI) if bar.place is SHM else (CAPI,) for bar in bars}  # the bare collectives fork
     return [
-        _judge_bar(bar, state, program, results) for bar in bars for state in bar.states for program in programs[bar]
+        _judge_bar(bar, state, program, results) for bar in bars for state in bar.states for program in (RAW, CAPI)
     ]
 
 

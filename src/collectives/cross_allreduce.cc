@@ -33,7 +33,7 @@ void CrossAllreduce::start(const Team& team, std::byte* data, size_t bytes, std:
   incoming_ = incoming;
   reduction_ = reduction;
   items_.clear();
-  next_ = 0;
+  next_ = forwards_ = 0;
   last_sent_ = {};
   doubling_ = team.size() > 2 && !team.only_ring && bytes <= settings_.doubling_limit;
   if (doubling_) return;
@@ -121,6 +121,8 @@ void CrossAllreduce::start_ring() {
       items_.push_back({begin, end, nullptr, step < ranks - 1, false, arrived, {}});
     });
   }
+  forwards_ = items_.size();
+  while (forwards_ > 0 && !items_[forwards_ - 1].forward) forwards_--;
   for_segments(self, [&](size_t begin, size_t end) { last_sent_ = links_.send(next, shard(begin, end)); });
 }
 

@@ -40,7 +40,7 @@ class CrossAllreduce {
   void start(const Team& team, std::byte* data, size_t bytes, std::byte* incoming, const Reduction& reduction);
   void advance();
   // Everything it sends is queued, so the streams are free for another one.
-  bool is_queued() const { return next_ == items_.size() && !doubling_; }
+  bool is_queued() const { return !doubling_ && next_ >= forwards_; }
   Status finish();
 
  private:
@@ -71,6 +71,7 @@ class CrossAllreduce {
   bool doubling_ = false;
   std::vector<Item> items_;  // kept from call to call, so that a steady state allocates nothing
   size_t next_ = 0;          // item
+  size_t forwards_ = 0;      // items from here on forward nothing
   Mesh::Ticket last_sent_;
 };
 

@@ -115,6 +115,7 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   if (!group.ok()) return group.status();
   if (group->store) store_ = std::move(group->store);
   if (group->hosts.size() > 1) world->host_of = group->host_of_rank;
+  world->machine_size = group->machine_size;
   auto engine = Engine::create(*world, *config, std::move(*group));
   if (!engine.ok()) return engine.status();
   dynamic_process_sets_ = config->dynamic_process_sets;

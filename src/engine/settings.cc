@@ -26,7 +26,10 @@ Tuning initial_tuning(const Config& config) {
 
 }  // namespace
 
-bool is_crowded(const World& world) { return world.local_size > available_cores(); }
+// Containers on one machine may be given cores of their own, which their affinity tells; then only the sum counts.
+bool is_crowded(const World& world) {
+  return world.local_size > available_cores() || world.machine_size > ::sysconf(_SC_NPROCESSORS_ONLN);
+}
 
 TransportSettings transport_settings(const World& world, const Config& config) {
   TransportSettings settings;

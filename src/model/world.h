@@ -15,6 +15,7 @@ struct World {
   int32_t rank = 0, size = 1;
   int32_t local_rank = 0, local_size = 1;
   int32_t cross_rank = 0, cross_size = 1;
+  int32_t machine_size = 1;  // ranks on this machine, of this host and of others that are containers beside it
   std::string host = "localhost";
   std::vector<int32_t> host_of;  // by rank: the same number for ranks of the same host; empty: all are on this one
   std::string job;               // names the job; ranks of other jobs never meet

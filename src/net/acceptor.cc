@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "net/congestion.h"
 #include "net/greeting.h"
 
 namespace hvd {
@@ -29,6 +30,7 @@ Result<std::unique_ptr<Acceptor>> Acceptor::create(Listener listener, Credential
   auto poller = Poller::create();
   if (!poller.ok()) return poller.status();
   for (size_t i = 0; i < listener.sockets.size(); i++) {
+    set_congestion(listener.sockets[i].get(), limits.options.congestion);  // those that it accepts begin with it
     if (Status status = poller->add(listener.sockets[i].get(), i); !status.ok()) return status;
   }
   return std::unique_ptr<Acceptor>(new Acceptor(std::move(*poller), std::move(listener), std::move(credentials),

@@ -63,12 +63,15 @@ void ControlLink::write() {
 }
 
 void ControlLink::read(TimePoint now) {
+  if (space_ == nullptr)
+    space_.reset(new std::byte[kReadAtOnce]);  // not filled with zeros: it is looked at all the time
   while (!is_over_) {
-    size_t before = incoming_.size();
-    incoming_.resize(before + kReadAtOnce);
-    auto count = stream_->read(std::span(incoming_).subspan(before));
-    incoming_.resize(before + (count.ok() ? *count : 0));
-    if (count.ok() && *count > 0) heard_at_ = now;
+    auto count = stream_->read({space_.get(), kReadAtOnce});
+    if (count.ok() && *count == 0) return;
+    if (count.ok()) {
+      heard_at_ = now;
+      incoming_.insert(incoming_.end(), space_.get(), space_.get() + *count);
+    }
     scan();
     if (!count.ok()) return end(count.status().message());
     if (*count < kReadAtOnce && !stream_->has_buffered()) return;

@@ -69,7 +69,8 @@ class ControlLink {
   std::string peer_;
   ControlLinkSettings settings_;
   Bytes outgoing_;
-  size_t sent_ = 0;  // of outgoing_
+  size_t sent_ = 0;                     // of outgoing_
+  std::unique_ptr<std::byte[]> space_;  // where a read goes first
   Bytes incoming_;
   size_t taken_ = 0;     // of incoming_, by receive()
   size_t scanned_ = 0;   // of incoming_, by scan()

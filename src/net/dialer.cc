@@ -1,13 +1,12 @@
 #include "net/dialer.h"
 
 #include <fmt/core.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/joined.h"
+#include "net/congestion.h"
 
 namespace hvd {
 namespace {
@@ -16,7 +15,6 @@ constexpr int32_t kStripeBits = 8;  // of Identity::stripe; the number of stripe
 constexpr int32_t kMostStripes = (1 << kStripeBits) - 1;
 // The caller's error, which lists the addresses, comes first.
 constexpr Duration kPatienceForCaller = std::chrono::seconds(1);
-constexpr uint32_t kShortRoundTrip = 200;  // microseconds
 
 int32_t stripe_of(size_t index, size_t count) {
   return static_cast<int32_t>(count) << kStripeBits | static_cast<int32_t>(index);
@@ -152,7 +150,7 @@ std::optional<Dialer::Opened> Dialer::poll(TimePoint now) {
     Status status = peer > settings_.rank ? advance(peer, opening, now) : check_called(peer, opening, now);
     if (!status.ok()) opened.emplace(Opened{peer, status});
     if (status.ok() && is_complete(opening.stripes)) {
-      for (auto& stream : opening.stripes) choose_congestion(stream->descriptor(), settings_.congestion);
+      for (auto& stream : opening.stripes) settle_congestion(stream->descriptor(), settings_.congestion);
       opened.emplace(Opened{peer, std::move(opening.stripes)});
     }
     if (opened) break;
@@ -177,22 +175,6 @@ void Dialer::set_alarm() {
 void Dialer::list_descriptors(std::vector<int>& into) const {
   into.push_back(poller_.descriptor());
   into.push_back(acceptor_->descriptor());
-}
-
-void choose_congestion(int descriptor, const std::string& choice) {
-  std::string name = choice == "default" ? "" : choice;
-  if (choice == "auto") {
-    char current[16] = {};
-    socklen_t length = sizeof current - 1;
-    ::getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, current, &length);
-    tcp_info about{};
-    length = sizeof about;
-    bool is_known = ::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &about, &length) == 0;
-    bool paces = std::strncmp(current, "bbr", 3) == 0;
-    name = is_known && paces && about.tcpi_rtt < kShortRoundTrip ? "reno" : "";
-  }
-  if (name.empty()) return;
-  ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
 }
 
 }  // namespace hvd

@@ -25,7 +25,7 @@ struct DialerSettings {
   int32_t streams = 1;  // connections to each peer that we call
   Duration timeout = seconds(30);
   SocketOptions options;
-  std::string congestion = "auto";  // see choose_congestion()
+  std::string congestion = "auto";  // see congestion.h
 };
 
 class Dialer {
@@ -74,9 +74,5 @@ class Dialer {
   std::map<int32_t, Opening> openings_;                              // what is wanted and not yet there
   std::map<int32_t, std::vector<std::unique_ptr<Stream>>> arrived_;  // from peers that call us
 };
-
-// "auto": reno instead of a congestion control that paces (bbr) where the round trip is so short that pacing only costs
-// time: within a machine and between neighbours. "default": what the host has chosen. Else: the name of one.
-void choose_congestion(int descriptor, const std::string& choice);
 
 }  // namespace hvd

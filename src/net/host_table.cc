@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "base/joined.h"
 
@@ -24,6 +25,7 @@ void encode(Encoder& out, const std::vector<HostRecord>& hosts) {
   for (const HostRecord& host : hosts) {
     out.signed_varint(host.index);
     out.text(host.name);
+    out.text(host.machine);
     out.signed_varint(host.world_size);
     out.signed_varint(host.hosts);
     Bytes addresses;
@@ -47,10 +49,11 @@ Result<std::vector<HostRecord>> decode_hosts(Decoder& in) {
     return value >= INT32_MIN && value <= INT32_MAX ? static_cast<int32_t>(value) : int32_t{in.fail()};
   };
   std::vector<HostRecord> hosts;
-  for (size_t left = in.count(6); left > 0 && in.ok(); left--) {
+  for (size_t left = in.count(7); left > 0 && in.ok(); left--) {
     HostRecord& host = hosts.emplace_back();
     host.index = number();
     host.name = in.text();
+    host.machine = in.text();
     host.world_size = number();
     host.hosts = number();
     auto addresses = decode_endpoints(in.bytes(in.varint()));
@@ -116,6 +119,23 @@ Status sort_and_check(std::vector<HostRecord>& hosts) {
 bool is_homogeneous(const std::vector<HostRecord>& hosts) {
   return std::all_of(hosts.begin(), hosts.end(),
                      [&](const HostRecord& host) { return host.ranks.size() == hosts.front().ranks.size(); });
+}
+
+// New with every start of a kernel, and the same in all containers on it.
+std::string read_machine() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+int32_t ranks_on_machine(const std::vector<HostRecord>& hosts, int32_t host) {
+  const HostRecord& own = hosts[static_cast<size_t>(host)];
+  size_t count = 0;
+  for (const HostRecord& other : hosts) {
+    bool is_beside = other.index == own.index || (!own.machine.empty() && other.machine == own.machine);
+    if (is_beside) count += other.ranks.size();
+  }
+  return static_cast<int32_t>(count);
 }
 
 }  // namespace hvd

@@ -22,6 +22,7 @@ struct HostRecord {
   };
   int32_t index = 0;  // among the hosts
   std::string name;
+  std::string machine;                // read_machine(): hosts that are containers of one machine share its cores
   int32_t world_size = 0, hosts = 0;  // as this host was told
   std::vector<Endpoint> addresses;    // of the host, the preferred first; their ports mean nothing
   std::vector<Rank> ranks;            // by local rank; the first is the leader
@@ -38,5 +39,8 @@ Result<std::vector<HostRecord>> decode_hosts(Decoder& in);
 // Puts the records in the order of hosts. Not ok: they do not form one world; the message says which contradict.
 Status sort_and_check(std::vector<HostRecord>& hosts);
 bool is_homogeneous(const std::vector<HostRecord>& hosts);  // as many ranks on every host
+
+std::string read_machine();  // what tells the machine that this process runs on from others; empty: cannot be told
+int32_t ranks_on_machine(const std::vector<HostRecord>& hosts, int32_t host);  // of that host and those beside it
 
 }  // namespace hvd

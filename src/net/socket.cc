@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/log.h"
+#include "net/congestion.h"
 #include "net/interfaces.h"
 
 namespace hvd {
@@ -114,10 +115,7 @@ Status set_options(const UniqueFd& socket, const SocketOptions& options) {
            set_int(socket, SOL_SOCKET, SO_RCVBUF, options.buffer_bytes);
   }
   if (!done) return system_error("cannot set the options of a TCP socket", "");
-  if (!options.congestion.empty()) {  // best effort: not every host has every algorithm
-    ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, options.congestion.c_str(),
-                 static_cast<socklen_t>(options.congestion.size()));
-  }
+  set_congestion(socket.get(), options.congestion);
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "net/congestion.h"
 #include "net/interfaces.h"
 #include "rendezvous/host_meeting.h"
 #include "rendezvous/leaders_meeting.h"
@@ -32,6 +33,7 @@ class WorldMeeting {
     if (!met.ok()) return met.status();
     group_.host = std::move(met->group);
     group_.host_of_rank.assign(static_cast<size_t>(world_.size), 0);
+    group_.machine_size = world_.size;
     return std::move(group_);
   }
 
@@ -64,6 +66,7 @@ class WorldMeeting {
   SocketOptions data_options() const {
     SocketOptions options;
     options.user_timeout = seconds(config_.silence_time);
+    options.congestion = first_congestion(config_.tcp_congestion);
     return options;
   }
 
@@ -126,6 +129,7 @@ class WorldMeeting {
     if (Status status = open_store(); !status.ok()) return status;
     HostRecord own{.index = world_.cross_rank,
                    .name = world_.host,
+                   .machine = read_machine(),
                    .world_size = world_.size,
                    .hosts = world_.cross_size,
                    .addresses = acceptor_->endpoints(),
@@ -220,6 +224,7 @@ class WorldMeeting {
         group_.host.rank_names[rank] = rank_name(host, local);
       }
     }
+    group_.machine_size = ranks_on_machine(group_.hosts, group_.host_of_rank[static_cast<size_t>(world_.rank)]);
     return {};
   }
 

@@ -1,11 +1,37 @@
 #include "transport/sleeper.h"
 
 #include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cmath>
+#include <ctime>
 
 namespace hvd {
+namespace {
+
+// A nap is shorter than the milliseconds of epoll_wait; kernels before 5.11 have nothing finer.
+template <size_t N>
+int wait_for_events(int epoll, epoll_event (&events)[N], TimePoint until) {
+  if (until == kNever) return ::epoll_wait(epoll, events, N, -1);
+  double left = std::clamp(seconds_of(until - Clock::now()), 0.0, 1e3);
+#ifdef SYS_epoll_pwait2
+  static std::atomic<bool> is_missing = false;
+  if (!is_missing.load(std::memory_order_relaxed)) {
+    long whole = static_cast<long>(left);
+    timespec time{.tv_sec = whole, .tv_nsec = static_cast<long>((left - static_cast<double>(whole)) * 1e9)};
+    long count = ::syscall(SYS_epoll_pwait2, epoll, events, N, &time, nullptr, 0);
+    if (count >= 0 || errno != ENOSYS) return static_cast<int>(count);
+    is_missing.store(true, std::memory_order_relaxed);
+  }
+#endif
+  return ::epoll_wait(epoll, events, N, static_cast<int>(std::ceil(left * 1e3)));
+}
+
+}  // namespace
 
 Result<Sleeper> Sleeper::create(const UniqueFd& bell, const std::vector<UniqueFd>& sockets) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
@@ -21,14 +47,14 @@ Result<Sleeper> Sleeper::create(const UniqueFd& bell, const std::vector<UniqueFd
   return Sleeper(std::move(epoll));
 }
 
-void Sleeper::wait(TimePoint until) const {
-  int milliseconds = -1;
-  if (until != kNever) {
-    double left = seconds_of(until - Clock::now());
-    milliseconds = static_cast<int>(std::clamp(std::ceil(left * 1e3), 0.0, 1e6));
+Sleeper::Woken Sleeper::wait(TimePoint until) const {
+  epoll_event events[4];
+  int count = wait_for_events(epoll_.get(), events, until);
+  if (count == 0) return Woken::by_time;
+  for (int i = 0; i < count; i++) {
+    if (events[i].data.fd != outside_.get()) return Woken::by_bell;
   }
-  epoll_event event{};
-  ::epoll_wait(epoll_.get(), &event, 1, milliseconds);  // EINTR is one more reason to look again
+  return count < 0 ? Woken::by_bell : Woken::by_outside;
 }
 
 Status Sleeper::watch(int descriptor) const {

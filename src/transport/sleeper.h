@@ -14,8 +14,10 @@ class Sleeper {
  public:
   // Watches the bell and the sockets; none is owned.
   static Result<Sleeper> create(const UniqueFd& bell, const std::vector<UniqueFd>& sockets);
-  // Sleeps until something happens or the time comes. Level-triggered: what is not taken wakes again.
-  void wait(TimePoint until) const;
+  enum class Woken { by_time, by_outside, by_bell };  // by_bell: also by a socket
+  // Sleeps until something happens or the time comes. Level-triggered: what is not taken wakes again. A signal counts
+  // as a bell, one more reason to look.
+  Woken wait(TimePoint until) const;
   Status watch(int descriptor) const;  // one more; not owned
   // Descriptors whose events concern the driver alone: all of them together wake one sleeper once, and again after
   // rearm_outside(). So they do not keep another thread awake while the driver is busy.

@@ -18,6 +18,7 @@ constexpr char kGoodbye = 'B';
 constexpr size_t kStagingAlignment = 2 << 20;
 constexpr Duration kRingAfter = std::chrono::microseconds(4);   // a peer that is about to look by itself needs no bell
 constexpr Duration kPatience = std::chrono::microseconds(100);  // and one that paused is given this long
+constexpr Duration kNap = std::chrono::microseconds(200);
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -193,12 +194,15 @@ Status Transport::find_silent(TimePoint now, Duration limit) {
 
 // ---- waiting ----
 
-void Transport::enter() { block_of(rank()).activity.store(Activity::driving, std::memory_order_relaxed); }
+void Transport::enter() {
+  entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  block_of(rank()).activity.store(Activity::driving, std::memory_order_relaxed);
+}
 
 bool Transport::leave(bool pause) {
   RankBlock& mine = block_of(rank());
   mine.activity.store(pause ? Activity::paused : Activity::idle, std::memory_order_seq_cst);
-  sleeper_.rearm_outside();
+  if (!pause || !naps_.load(std::memory_order_seq_cst)) sleeper_.rearm_outside();
   ring_owed(Ringing::leaving);  // begins with a fence: what follows is seen after the store above
   // A peer that waits for us rings by itself when its patience ends; who left cannot, and has set `attention`.
   if (pause && mine.attention.load(std::memory_order_relaxed) == 0) return false;
@@ -241,6 +245,31 @@ void Transport::ring_blocked() {
   if (control_->blocked.load(std::memory_order_relaxed) == 0) return;
   for (int32_t peer = 0; peer < size(); peer++) {
     if (peer != rank() && block_of(peer).activity.load(std::memory_order_relaxed) == Activity::blocked) ring_rank(peer);
+  }
+}
+
+// A user thread that calls one collective after the other is always about to come back and look by itself. Were the
+// engine thread woken by each message from another host, it would take the core, and its turn, from that thread. So
+// once such a message has come it naps: events from outside stay off, also when the driver leaves, until nobody has
+// been here for a whole nap. It switches them on itself then, so that whatever the last to leave has seen of naps_ is
+// right.
+void Transport::sleep(TimePoint until) {
+  std::atomic<Activity>& activity = block_of(rank()).activity;
+  for (;;) {
+    bool naps = naps_.load(std::memory_order_relaxed);
+    uint32_t entries = entries_.load(std::memory_order_relaxed);
+    Sleeper::Woken woken = sleeper_.wait(naps ? std::min(until, Clock::now() + kNap) : until);
+    if (woken == Sleeper::Woken::by_bell) return;
+    Activity now = activity.load(std::memory_order_seq_cst);
+    if (woken == Sleeper::Woken::by_outside) {
+      if (now != Activity::driving && now != Activity::paused) return;
+      naps_.store(true, std::memory_order_seq_cst);
+    } else if (naps && now != Activity::driving && entries == entries_.load(std::memory_order_relaxed)) {
+      if (now == Activity::paused) activity.compare_exchange_strong(now, Activity::idle, std::memory_order_seq_cst);
+      naps_.store(false, std::memory_order_seq_cst);
+      sleeper_.rearm_outside();
+    }
+    if (until != kNever && Clock::now() >= until) return;
   }
 }
 

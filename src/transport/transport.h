@@ -97,9 +97,9 @@ class Transport {
     }
     return wait_slowly(std::ref(ready), until, what, for_rank);
   }
-  void sleep(TimePoint until) const { sleeper_.wait(until); }  // engine thread, while nobody drives
-  void wake();                                                 // ends a sleep or blocked wait of this process
-  void answer_bell();                                          // after sleep(): takes the event, looks at the peers
+  void sleep(TimePoint until);  // engine thread, while it does not drive
+  void wake();                  // ends a sleep or blocked wait of this process
+  void answer_bell();           // after sleep(): takes the event, looks at the peers
   // The same for a thread that is not the driver. False: the driver itself sleeps and the event is left to wake it.
   bool answer_bell_for_driver();
 
@@ -165,6 +165,8 @@ class Transport {
   Mapping control_mapping_;
   ControlBlock* control_;
   Sleeper sleeper_;
+  std::atomic<uint32_t> entries_{0};  // calls of enter()
+  std::atomic<bool> naps_{false};     // see sleep()
   std::unique_ptr<Mesh> mesh_;
   std::function<TimePoint(TimePoint)> chores_;
   TimePoint chores_at_ = kNever;  // when they are due

@@ -13,17 +13,20 @@ std::vector<HostRecord> make_hosts() {
   SocketAddress address{.ip = {.bytes = {10, 0, 0, 1}}, .port = 0};
   return {{.index = 0,
            .name = "hosta",
+           .machine = "one",
            .world_size = 3,
            .hosts = 2,
            .addresses = {{address, "eth0"}},
            .ranks = {{0, 100, 5000}, {1, 101, 5001}}},
           {.index = 1,
            .name = "hostb",
+           .machine = "two",
            .world_size = 3,
            .hosts = 2,
            .addresses = {{address, "eth1"}},
            .ranks = {{2, 200, 6000}}}};
 }
+
 std::string verdict(std::vector<HostRecord> hosts) { return std::string(sort_and_check(hosts).message()); }
 
 TEST(HostTable, IsReadAsItWasWritten) {
@@ -78,6 +81,28 @@ TEST(HostTable, ContradictionsAreNamed) {
   hosts = make_hosts();
   hosts[0].ranks.pop_back();
   EXPECT_THAT(verdict(hosts), HasSubstr("the 2 hosts (hosta, hostb) together have no rank 1 of 3"));
+}
+
+TEST(HostTable, HostsOfOneMachineShareItsCores) {
+  std::vector<HostRecord> hosts = make_hosts();
+  EXPECT_EQ(ranks_on_machine(hosts, 0), 2);
+  EXPECT_EQ(ranks_on_machine(hosts, 1), 1);
+  hosts[1].machine = "one";
+  EXPECT_EQ(ranks_on_machine(hosts, 0), 3);
+  EXPECT_EQ(ranks_on_machine(hosts, 1), 3);
+}
+
+TEST(HostTable, HostsThatCannotTellTheirMachineAreAlone) {
+  std::vector<HostRecord> hosts = make_hosts();
+  for (HostRecord& host : hosts) host.machine.clear();
+  EXPECT_EQ(ranks_on_machine(hosts, 0), 2);
+  EXPECT_EQ(ranks_on_machine(hosts, 1), 1);
+}
+
+TEST(HostTable, TheMachineIsTheSameForAllItsProcesses) {
+  std::string machine = read_machine();
+  EXPECT_FALSE(machine.empty());
+  EXPECT_EQ(read_machine(), machine);
 }
 
 }  // namespace

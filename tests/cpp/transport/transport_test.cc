@@ -320,6 +320,36 @@ TEST(Transport, AnOutsideEventWakesOnceUntilItIsRearmed) {
   EXPECT_FALSE(wakes());
 }
 
+TEST(Transport, AnOutsideEventIsLeftToADriverThatComesAndGoesButNotLost) {
+  auto groups = make_local_groups(1);
+  ASSERT_TRUE(groups.ok());
+  auto made = Transport::create(std::move((*groups)[0]), test::small_settings());
+  ASSERT_TRUE(made.ok());
+  Transport& transport = **made;
+  auto bell = create_bell();
+  ASSERT_TRUE(bell.ok());
+  ASSERT_TRUE(transport.watch(bell->get()).ok());
+  auto wakes_within = [&](Duration time) {
+    TimePoint until = Clock::now() + time;
+    transport.sleep(until);
+    return Clock::now() < until;
+  };
+  transport.enter();
+  ring(*bell);
+  EXPECT_FALSE(wakes_within(20ms));  // the driver will read it
+  transport.leave(true);             // it did not, and does not come back
+  EXPECT_TRUE(wakes_within(60s));
+  transport.enter();
+  transport.leave(true);
+  EXPECT_TRUE(wakes_within(60s));  // also when it only paused from the beginning
+  silence(*bell);
+  transport.enter();
+  transport.leave(true);
+  EXPECT_FALSE(wakes_within(20ms));
+  ring(*bell);
+  EXPECT_TRUE(wakes_within(60s));  // nobody has been here for long
+}
+
 TEST(Transport, ChoresAreDoneWhileADriverSleepsInAWait) {
   auto groups = make_local_groups(1);
   ASSERT_TRUE(groups.ok());

@@ -78,12 +78,14 @@ void Engine::drive(Done&& done, TimePoint until) {
   while (!done()) {
     if (progress()) continue;
     TimePoint next = std::min(until, next_deadline());
+    bool happened = false;
     auto something = [&] {
-      return done() || operations_->has_new() || agreement_->has_incoming() ||
-             (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
+      happened = done() || operations_->has_new() || agreement_->has_incoming() ||
+                 (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
+      return happened;
     };
     if (Status status = transport_->wait_until(something, next); !status.ok()) end(status);
-    agreement_->watch_leader();
+    if (!happened) agreement_->watch_leader();
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;

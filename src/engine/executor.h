@@ -38,6 +38,7 @@ class Executor {
 
   void set_timeline(std::shared_ptr<Timeline> timeline);  // any thread; null: none
   std::shared_ptr<Timeline> timeline() const;             // any thread
+  bool has_timeline() const { return has_timeline_.load(std::memory_order_relaxed); }
 
   // Any thread.
   struct Membership {

@@ -10,6 +10,7 @@ namespace hvd {
 class Recorder : public NegotiationObserver {
  public:
   explicit Recorder(const Executor& executor) : executor_(executor) {}
+  bool is_watching() const override { return executor_.has_timeline(); }
   void on_first_request(const Request& request) override {
     if (auto timeline = executor_.timeline()) {
       timeline->negotiate_start(request.name, request.kind, request.reduce_op == ReduceOp::adasum);

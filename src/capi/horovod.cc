@@ -50,41 +50,39 @@ int32_t with_engine(Body&& body) {
   });
 }
 
-Result<SubmissionRef> find(hvd_handle handle) {
-  auto operations = Runtime::instance().operations();
-  if (operations == nullptr) return Runtime::instance().engine().status();
-  SubmissionRef submission = operations->find(handle);
-  if (submission == nullptr) return Status(Code::invalid_argument, "there is no handle " + std::to_string(handle));
-  return submission;
+Result<TaskRef> find(const Runtime::Visit& visit, hvd_handle handle) {
+  if (visit.operations() == nullptr) return visit.why_none();
+  TaskRef task = visit.operations()->find(handle);
+  if (!task) return Status(Code::invalid_argument, "there is no handle " + std::to_string(handle));
+  return task;
 }
 
-Result<SubmissionRef> find_done(hvd_handle handle) {
-  auto submission = find(handle);
-  if (submission.ok() && !(*submission)->done.load(std::memory_order_acquire)) {
+Result<TaskRef> find_done(hvd_handle handle) {
+  auto task = find(Runtime::Visit(Runtime::instance()), handle);
+  if (task.ok() && !(*task)->done.load(std::memory_order_acquire)) {
     return Status(Code::invalid_argument, "the operation of handle " + std::to_string(handle) + " is not done");
   }
-  return submission;
+  return task;
 }
 
-Result<TensorView> view_of(const hvd_tensor& tensor) {
-  if (tensor.struct_size < sizeof(hvd_tensor))
-    return Status(Code::invalid_argument, "hvd_tensor.struct_size is not set");
+Status convert(const hvd_tensor& tensor, TensorView& view) {
+  if (tensor.struct_size < sizeof(hvd_tensor)) return {Code::invalid_argument, "hvd_tensor.struct_size is not set"};
   if (tensor.dtype < 0 || tensor.dtype > static_cast<int32_t>(kLastDType)) {
-    return Status(Code::invalid_argument, "unknown dtype " + std::to_string(tensor.dtype));
+    return {Code::invalid_argument, "unknown dtype " + std::to_string(tensor.dtype)};
   }
   if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) {
-    return Status(Code::invalid_argument, "a tensor has no shape");
+    return {Code::invalid_argument, "a tensor has no shape"};
   }
-  TensorView view{.data = static_cast<std::byte*>(tensor.data),
-                  .dtype = static_cast<DType>(tensor.dtype),
-                  .shape = Shape(tensor.shape, tensor.shape + tensor.ndim),
-                  .device = tensor.device,
-                  .stream = tensor.stream,
-                  .ready_event = tensor.ready_event};
+  view.data = static_cast<std::byte*>(tensor.data);
+  view.dtype = static_cast<DType>(tensor.dtype);
+  view.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+  view.device = tensor.device;
+  view.stream = tensor.stream;
+  view.ready_event = tensor.ready_event;
   for (int64_t size : view.shape) {
-    if (size < 0) return Status(Code::invalid_argument, "a dimension is negative");
+    if (size < 0) return {Code::invalid_argument, "a dimension is negative"};
   }
-  return view;
+  return {};
 }
 
 bool moves_data(Kind kind) { return kind <= Kind::reducescatter; }
@@ -100,15 +98,13 @@ Status convert(const hvd_request& request, Operation& operation) {
     return {};
   }
   if (request.name == nullptr || *request.name == 0) return {Code::invalid_argument, "an operation needs a name"};
-  auto input = view_of(request.input);
-  if (!input.ok()) return input.status();
-  operation.input = std::move(*input);
-  operation.output = {.data = static_cast<std::byte*>(request.output.data),
-                      .dtype = operation.input.dtype,
-                      .shape = operation.input.shape,
-                      .device = operation.input.device,
-                      .stream = request.output.stream,
-                      .ready_event = request.output.ready_event};
+  if (Status status = convert(request.input, operation.input); !status.ok()) return status;
+  operation.output.data = static_cast<std::byte*>(request.output.data);
+  operation.output.dtype = operation.input.dtype;
+  operation.output.shape = operation.input.shape;
+  operation.output.device = operation.input.device;
+  operation.output.stream = request.output.stream;
+  operation.output.ready_event = request.output.ready_event;
   operation.request.name = request.name;
   operation.request.reduce_op = static_cast<ReduceOp>(request.reduce_op);
   operation.request.dtype = operation.input.dtype;
@@ -138,6 +134,7 @@ void fill(hvd_tensor* tensor, const TensorView& view) {
 void connect(std::vector<Operation>& operations, const hvd_submit_options& options) {
   if (options.allocate == nullptr) return;
   for (size_t i = 0; i < operations.size(); i++) {
+    if (operations[i].output.data != nullptr) continue;
     operations[i].allocate = [allocate = options.allocate, context = options.allocate_context,
                               index = static_cast<int32_t>(i)](const TensorView& output) {
       return static_cast<std::byte*>(allocate(context, index, static_cast<int32_t>(output.dtype),
@@ -146,10 +143,10 @@ void connect(std::vector<Operation>& operations, const hvd_submit_options& optio
   }
 }
 
-std::function<void(const Submission&)> callback_of(const hvd_submit_options& options) {
+std::function<void(const Task&)> callback_of(const hvd_submit_options& options) {
   if (options.done == nullptr) return nullptr;
-  return [done = options.done, context = options.done_context](const Submission& submission) {
-    done(context, submission.handle, static_cast<hvd_code>(submission.status.code()));
+  return [done = options.done, context = options.done_context](const Task& task) {
+    done(context, task.handle, static_cast<hvd_code>(task.status.code()));
   };
 }
 
@@ -248,53 +245,59 @@ int32_t hvd_process_set_ids(int32_t* ids, int32_t capacity) {
 
 hvd_code hvd_submit(const hvd_request* requests, int32_t count, const hvd_submit_options* options, hvd_handle* handle) {
   return guarded([&]() -> Status {
-    auto engine = Runtime::instance().engine();
-    if (!engine.ok()) return engine.status();
+    Runtime::Visit visit(Runtime::instance());
+    if (visit.engine() == nullptr) return visit.why_none();
     if (count < 1) return {Code::invalid_argument, "a group needs at least one tensor"};
-    std::vector<Operation> operations(static_cast<size_t>(count));
+    TaskRef task = make_task(static_cast<size_t>(count));
     for (int32_t i = 0; i < count; i++) {
-      if (Status status = convert(requests[i], operations[static_cast<size_t>(i)]); !status.ok()) return status;
-      if (count > 1 && !moves_data(operations[static_cast<size_t>(i)].request.kind)) {
+      Operation& operation = task->operations[static_cast<size_t>(i)];
+      if (Status status = convert(requests[i], operation); !status.ok()) return status;
+      if (count > 1 && !moves_data(operation.request.kind)) {
         return {Code::invalid_argument, "barrier and join cannot be part of a group"};
       }
     }
     hvd_submit_options chosen{};
     if (options != nullptr) std::memcpy(&chosen, options, std::min<size_t>(options->struct_size, sizeof chosen));
-    connect(operations, chosen);
-    auto submission = (*engine)->submit(std::move(operations), callback_of(chosen), chosen.wait_follows != 0);
-    if (!submission.ok()) return submission.status();
-    *handle = (*submission)->handle;
+    connect(task->operations, chosen);
+    task->on_done = callback_of(chosen);
+    if (Status status = visit.engine()->submit(task, chosen.wait_follows != 0); !status.ok()) return status;
+    *handle = task->handle;
     return {};
   });
 }
 
 int32_t hvd_poll(hvd_handle handle) {
   return guarded_value([&]() -> Result<int32_t> {
-    auto submission = find(handle);
-    if (!submission.ok()) return submission.status();
-    return (*submission)->done.load(std::memory_order_acquire) ? 1 : 0;
+    auto task = find(Runtime::Visit(Runtime::instance()), handle);
+    if (!task.ok()) return task.status();
+    return (*task)->done.load(std::memory_order_acquire) ? 1 : 0;
   });
 }
 
 hvd_code hvd_wait(hvd_handle handle, double seconds) {
   return guarded([&]() -> Status {
-    auto found = find(handle);
-    if (!found.ok()) return found.status();
-    const SubmissionRef& submission = *found;
-    if (submission->done.load(std::memory_order_acquire)) return submission->status;
-    auto engine = Runtime::instance().engine();
-    if (!engine.ok()) return engine.status();
+    TaskRef task;
+    std::shared_ptr<Engine> engine;
+    {
+      Runtime::Visit visit(Runtime::instance());
+      auto found = find(visit, handle);
+      if (!found.ok()) return found.status();
+      task = std::move(*found);
+      if (task->done.load(std::memory_order_acquire)) return task->status;
+      engine = visit.hold();
+      if (engine == nullptr) return visit.why_none();
+    }
     TimePoint until = seconds < 0 ? kNever : Clock::now() + hvd::seconds(seconds);
-    if ((*engine)->wait(submission, until)) return submission->status;
+    if (engine->wait(task, until)) return task->status;
     return {Code::timed_out, "the operation goes on"};
   });
 }
 
 hvd_code hvd_result(hvd_handle handle, int32_t index, hvd_tensor* output) {
   return guarded([&]() -> Status {
-    auto submission = find_done(handle);
-    if (!submission.ok()) return submission.status();
-    std::vector<Operation>& operations = (*submission)->operations;
+    auto task = find_done(handle);
+    if (!task.ok()) return task.status();
+    std::vector<Operation>& operations = (*task)->operations;
     if (index < 0 || index >= static_cast<int32_t>(operations.size()))
       return {Code::invalid_argument, "no such tensor"};
     fill(output, operations[static_cast<size_t>(index)].output);
@@ -306,9 +309,9 @@ hvd_code hvd_take_result(hvd_handle handle, int32_t index, hvd_tensor* output) {
   hvd_code code = hvd_result(handle, index, output);
   if (code != HVD_OK) return code;
   return guarded([&]() -> Status {
-    auto submission = find_done(handle);
-    if (!submission.ok()) return submission.status();
-    Operation& operation = (*submission)->operations[static_cast<size_t>(index)];
+    auto task = find_done(handle);
+    if (!task.ok()) return task.status();
+    Operation& operation = (*task)->operations[static_cast<size_t>(index)];
     if (operation.output.bytes() > 0 && operation.owned_output == nullptr) {
       return {Code::invalid_argument, "the output's memory does not belong to the engine"};
     }
@@ -321,9 +324,9 @@ void hvd_free(void* data) { std::free(data); }
 
 int32_t hvd_received_splits(hvd_handle handle, int32_t index, int32_t* splits, int32_t capacity) {
   return guarded_value([&]() -> Result<int32_t> {
-    auto submission = find_done(handle);
-    if (!submission.ok()) return submission.status();
-    std::vector<Operation>& operations = (*submission)->operations;
+    auto task = find_done(handle);
+    if (!task.ok()) return task.status();
+    std::vector<Operation>& operations = (*task)->operations;
     if (index < 0 || index >= static_cast<int32_t>(operations.size())) {
       return Status(Code::invalid_argument, "no such tensor");
     }
@@ -334,14 +337,15 @@ int32_t hvd_received_splits(hvd_handle handle, int32_t index, int32_t* splits, i
 
 int32_t hvd_result_value(hvd_handle handle) {
   return guarded_value([&]() -> Result<int32_t> {
-    auto submission = find_done(handle);
-    if (!submission.ok()) return submission.status();
-    return (*submission)->operations.front().result;
+    auto task = find_done(handle);
+    if (!task.ok()) return task.status();
+    return (*task)->operations.front().result;
   });
 }
 
 void hvd_release(hvd_handle handle) {
-  if (auto operations = Runtime::instance().operations()) operations->release(handle);
+  Runtime::Visit visit(Runtime::instance());
+  if (visit.operations() != nullptr) visit.operations()->release(handle);
 }
 
 hvd_code hvd_start_timeline(const char* path, int32_t mark_cycles) {

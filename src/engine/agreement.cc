@@ -107,6 +107,7 @@ void Agreement::progress_member(std::vector<Decision>& decisions) {
 }
 
 void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
+  unread_since_ = kNever;  // who speaks reads
   Status status = negotiator_.receive(message, decisions);
   if (status.ok()) return;
   transport_.abort(

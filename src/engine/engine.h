@@ -10,9 +10,7 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,8 +18,10 @@
 #include "engine/agreement.h"
 #include "engine/executor.h"
 #include "engine/operation_table.h"
+#include "engine/recorder.h"
 #include "engine/timeline.h"
 #include "engine/tuner.h"
+#include "engine/turn.h"
 #include "model/config.h"
 #include "model/world.h"
 #include "rendezvous/world_meeting.h"
@@ -36,10 +36,11 @@ class Engine {
   ~Engine();  // ends communication on all ranks, see shutdown()
 
   // Checks and takes the operations; with several they form a group. `wait_follows`: the caller is about to wait().
-  Result<SubmissionRef> submit(std::vector<Operation> operations, std::function<void(const Submission&)> on_done,
-                               bool wait_follows);
+  Status submit(const TaskRef& task, bool wait_follows);
+  Result<TaskRef> submit(std::vector<Operation> operations, std::function<void(const Task&)> on_done,
+                         bool wait_follows);
   // Waits until done or `until` has come. True: done.
-  bool wait(const SubmissionRef& submission, TimePoint until);
+  bool wait(const TaskRef& task, TimePoint until);
 
   // Tells all ranks, fails what is pending, and lets this rank's peers know that it leaves. Once.
   void shutdown();
@@ -54,8 +55,6 @@ class Engine {
   std::vector<int> descriptors() const;
 
  private:
-  class Recorder;  // hands what the coordinator sees to the timeline
-
   Engine(const World& world, const Config& config);
   Status open(WorldGroup group);
   Status attach_mesh(WorldGroup& group);
@@ -65,14 +64,15 @@ class Engine {
   void run(const std::stop_token& stop);  // the engine thread
   template <class Done>
   void drive(Done&& done, TimePoint until);
-  void stop_driving();
+  void stop_driving(bool waits);
+  void answer_for_driver(const std::stop_token& stop);
   bool progress();  // one round; true: something happened
   void apply(Decision& decision);
-  void execute(const Plan& plan);
+  void execute(Plan&& plan);
   void end(const Status& status);  // nothing more will be agreed: fail what is pending and what comes later
   TimePoint sleep_until();
   TimePoint next_deadline() const;
-  void on_done(const SubmissionRef& submission);
+  void on_done(Task& task);
   void note_step(const Plan& plan);
   std::string timeline_path(const std::string& path) const;
 
@@ -90,31 +90,22 @@ class Engine {
   std::unique_ptr<Tuner> tuner_;         // root only, while tuning
   std::vector<std::string> step_names_;  // names executed since the tuner's step began, sorted
   std::vector<Decision> decisions_;
-  std::vector<SubmissionRef> taken_;
+  std::vector<Task*> taken_;
   bool shutdown_announced_ = false;
   bool ended_ = false;
   bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
   TimePoint waited_at_{};      // when the last such driver left
 
-  // Hand-over from submitters.
-  std::mutex inbox_mutex_;
-  std::vector<SubmissionRef> inbox_;  // guarded by inbox_mutex_
-  std::atomic<bool> inbox_filled_{false};
-  std::atomic<bool> wake_pending_{false};  // the engine thread was woken and has not looked yet
-  std::atomic<bool> shutdown_wanted_{false};
-  std::atomic<bool> joined_{false};  // between the submission of a join and its end
-
-  // Who drives.
-  std::mutex turn_mutex_;
-  std::condition_variable turn_;      // the driver left, or a submission is done
-  std::atomic<bool> driving_{false};  // set under turn_mutex_
-  std::atomic<int32_t> waiting_{0};   // threads in wait(); changed under turn_mutex_
-  bool engine_parked_ = false;        // the driver sleeps in the engine thread's place; guarded by turn_mutex_
+  Turn turn_;                               // who drives
+  std::atomic<bool> wake_pending_{false};   // the engine thread was woken and has not looked yet
+  std::atomic<bool> bell_answered_{false};  // by the engine thread while somebody else drove
   std::atomic<bool> engine_sleeps_{false};
   std::atomic<int64_t> deadline_{0};  // when somebody must drive although nothing happens; of the last driver
-  SubmissionRef ending_ = std::make_shared<Submission>();  // done once end() has run
-  bool shut_down_ = false;                                 // guarded by turn_mutex_
-  std::jthread thread_;                                    // last: it uses all of the above
+  std::atomic<bool> shutdown_wanted_{false};
+  std::atomic<bool> shut_down_{false};
+  std::atomic<bool> joined_{false};  // between the submission of a join and its end
+  TaskRef ending_ = make_task(0);    // done once end() has run
+  std::jthread thread_;              // last: it uses all of the above
 };
 
 }  // namespace hvd

@@ -23,7 +23,7 @@ WorldSettings settings_from(const Config& config) {
 }  // namespace
 
 Executor::Executor(const World& world, Transport& transport, OperationTable& operations,
-                   std::function<void(const SubmissionRef&)> on_done)
+                   std::function<void(Task&)> on_done)
     : world_(world),
       transport_(transport),
       operations_(operations),
@@ -32,8 +32,7 @@ Executor::Executor(const World& world, Transport& transport, OperationTable& ope
       process_sets_(world.size) {}
 
 Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Config& config, Transport& transport,
-                                                   OperationTable& operations,
-                                                   std::function<void(const SubmissionRef&)> on_done) {
+                                                   OperationTable& operations, std::function<void(Task&)> on_done) {
   std::unique_ptr<Executor> executor(new Executor(world, transport, operations, std::move(on_done)));
   Executor* self = executor.get();
   if (config.one_shot_limit) self->one_shot_limit_ = static_cast<size_t>(*config.one_shot_limit);
@@ -97,6 +96,7 @@ std::optional<std::vector<int32_t>> Executor::members(int32_t process_set) const
 }
 
 Executor::Membership Executor::membership(int32_t process_set) const {
+  if (process_set == kWorldSet) return {.size = world_.size, .position = world_.rank};
   std::lock_guard lock(mutex_);
   const std::vector<int32_t>* ranks = process_sets_.ranks(process_set);
   if (ranks == nullptr) return {};
@@ -128,64 +128,59 @@ std::shared_ptr<Timeline> Executor::timeline() const {
 
 // ---- executing ----
 
-std::unique_ptr<Executor::Execution> Executor::take_execution() {
-  std::lock_guard lock(mutex_);
-  std::unique_ptr<Execution> execution;
-  if (spare_.empty()) {
-    execution = std::make_unique<Execution>();
-  } else {
-    execution = std::move(spare_.back());
-    spare_.pop_back();
+Executor::Execution& Executor::take_execution() {
+  for (const std::unique_ptr<Execution>& execution : executions_) {
+    if (execution->is_under_way.load(std::memory_order_acquire) == 0) return *execution;
   }
-  execution->timeline = timeline_;
-  under_way_++;
-  return execution;
+  return *executions_.emplace_back(std::make_unique<Execution>());
 }
 
-void Executor::retire(std::unique_ptr<Execution> execution) {
-  execution->found.clear();
-  execution->operations.clear();
-  execution->stand_ins.clear();
-  execution->timeline.reset();
-  std::lock_guard lock(mutex_);
-  spare_.push_back(std::move(execution));
-  if (--under_way_ == 0) drained_.notify_all();
+void Executor::retire(Execution& execution) {
+  execution.plan.tensors.clear();
+  execution.places.clear();
+  execution.operations.clear();
+  execution.stand_ins.clear();
+  execution.done.clear();
+  execution.timeline.reset();
+  execution.is_under_way.store(0, std::memory_order_release);
+  execution.is_under_way.notify_all();
 }
 
 void Executor::drain() {
-  std::unique_lock lock(mutex_);
-  drained_.wait(lock, [&] { return under_way_ == 0; });
+  for (const std::unique_ptr<Execution>& execution : executions_) execution->is_under_way.wait(1);
 }
 
-Status Executor::run(const Plan& plan) {
-  std::unique_ptr<Execution> execution = take_execution();
-  execution->plan = plan;
-  if (!collect(*execution)) {
-    retire(std::move(execution));
+Status Executor::run(Plan&& plan) {
+  Execution& execution = take_execution();
+  execution.is_under_way.store(1, std::memory_order_relaxed);
+  execution.plan = std::move(plan);
+  execution.timeline = timeline();
+  if (!collect(execution)) {
+    retire(execution);
     return {};
   }
   Status world;
-  if (plan.error != Code::ok) {
-    finish(*execution, {plan.error, plan.error_text});
+  if (execution.plan.error != Code::ok) {
+    finish(execution, {execution.plan.error, execution.plan.error_text});
   } else {
-    switch (plan.first().kind) {
+    switch (execution.plan.first().kind) {
       case Kind::add_process_set:
-      case Kind::remove_process_set: world = change_process_sets(*execution); [[fallthrough]];
+      case Kind::remove_process_set: world = change_process_sets(execution); [[fallthrough]];
       case Kind::barrier:
       case Kind::join:
-        for (Operation* operation : execution->operations) operation->result = plan.result;
-        finish(*execution, world);
+        for (Operation* operation : execution.operations) operation->result = execution.plan.result;
+        finish(execution, world);
         break;
       default:
-        world = prepare(*execution);
+        world = prepare(execution);
         if (world.ok()) {
-          start(std::move(execution));
+          start(execution);
           return transport_.failure();
         }
-        finish(*execution, world);
+        finish(execution, world);
     }
   }
-  retire(std::move(execution));
+  retire(execution);
   return world;
 }
 
@@ -193,37 +188,37 @@ Status Executor::run(const Plan& plan) {
 bool Executor::collect(Execution& execution) {
   const Plan& plan = execution.plan;
   bool changes_sets = plan.first().kind == Kind::add_process_set || plan.first().kind == Kind::remove_process_set;
-  bool is_member = changes_sets || collectives_.contains(plan.first().process_set);
-  for (const AgreedRequest& request : plan.tensors) {
-    OperationTable::Found found = operations_.find(request->process_set, request->name);
-    if (found.submission == nullptr) {
-      // Without the name here: an error that concerns others, a process set of others, or this rank has joined.
-      if (plan.error == Code::ok && is_member && request->kind == Kind::allreduce) stand_in(execution, *request);
-      continue;
+  operations_.find(plan, execution.places);
+  for (size_t i = 0; i < plan.tensors.size(); i++) {
+    const Request& request = *plan.tensors[i];
+    if (execution.places[i] != nullptr) {
+      execution.operations.push_back(execution.places[i]->operation);
+    } else if (plan.error == Code::ok && request.kind == Kind::allreduce && is_member(request.process_set)) {
+      stand_in(execution, request);  // this rank has joined; else the set, or the error, concerns others
     }
-    execution.operations.push_back(found.operation);
-    execution.found.push_back(std::move(found));
   }
+  std::erase(execution.places, nullptr);
   return changes_sets || !execution.operations.empty();
 }
 
 void Executor::stand_in(Execution& execution, const Request& request) {
-  auto submission = std::make_shared<Submission>();
-  Operation& operation = submission->operations.emplace_back();
+  TaskRef task = make_task(1);
+  Operation& operation = task->operations.front();
   operation.request = request;
   size_t bytes = bytes_of(request);
   operation.owned_output.reset(static_cast<std::byte*>(std::calloc(std::max<size_t>(bytes, 1), 1)));
   operation.input = {.data = operation.owned_output.get(), .dtype = request.dtype, .shape = request.shape};
   operation.output = operation.input;
   execution.operations.push_back(&operation);
-  execution.stand_ins.push_back(std::move(submission));
+  execution.stand_ins.push_back(std::move(task));
 }
 
 // All ranks have come here, but some may still be inside an earlier plan of a set whose memory is about to be used
 // again; the barrier makes sure that they are not.
 Status Executor::change_process_sets(Execution& execution) {
-  if (Status status = collectives_of(kWorldSet).barrier(); !status.ok()) return status;
   const Request& request = execution.plan.first();
+  collectives_of(kWorldSet).describe(request.name.c_str());
+  if (Status status = collectives_of(kWorldSet).barrier(); !status.ok()) return status;
   if (request.kind == Kind::remove_process_set) {
     collectives_.erase(request.process_set);
     transport_.close_channel(request.process_set);
@@ -315,40 +310,40 @@ Backend* Executor::backend_for(const Plan& plan) {
   return nullptr;
 }
 
-void Executor::start(std::unique_ptr<Execution> execution) {
-  Execution* running = execution.release();  // owned by `done` from here on
-  auto done = [this, running](const Status& status) {
-    std::unique_ptr<Execution> owner(running);
-    finish(*running, status);
-    retire(std::move(owner));
+void Executor::start(Execution& execution) {
+  auto done = [this, &execution](const Status& status) {
+    finish(execution, status);
+    retire(execution);
   };
-  Backend* backend = backend_for(running->plan);
+  Backend* backend = backend_for(execution.plan);
   if (backend == nullptr) {
-    const Request& request = running->plan.first();
+    const Request& request = execution.plan.first();
     done({Code::unknown, fmt::format("no backend can execute {} of {} on device {}", name_of(request.kind),
                                      request.name, request.device)});
     return;
   }
-  if (running->timeline) {
-    for (Operation* operation : running->operations) {
+  if (execution.timeline) {
+    for (Operation* operation : execution.operations) {
       const Request& request = operation->request;
-      running->timeline->start(request.name, request.kind, request.reduce_op == ReduceOp::adasum);
-      running->timeline->activity_start(request.name, backend->activity(request.kind));
+      execution.timeline->start(request.name, request.kind, request.reduce_op == ReduceOp::adasum);
+      execution.timeline->activity_start(request.name, backend->activity(request.kind));
     }
   }
-  for (Operation* operation : running->operations) operation->running = true;
-  backend->run(running->plan, running->operations, done);
+  for (Operation* operation : execution.operations) operation->running = true;
+  backend->run(execution.plan, execution.operations, done);
 }
 
 void Executor::finish(Execution& execution, const Status& status) {
-  for (OperationTable::Found& found : execution.found) {
-    Operation& operation = *found.operation;
-    if (execution.timeline && execution.plan.error == Code::ok && operation.request.kind <= Kind::reducescatter) {
+  if (execution.timeline && execution.plan.error == Code::ok) {
+    for (const Task::Place* place : execution.places) {
+      const Operation& operation = *place->operation;
+      if (operation.request.kind > Kind::reducescatter) continue;
       execution.timeline->activity_end(operation.request.name);
       execution.timeline->end(operation.request.name, operation.request.dtype, operation.output.shape);
     }
-    if (operations_.finish(found.submission, operation, status)) on_done_(found.submission);
   }
+  operations_.finish(execution.places, status, execution.done);
+  for (const TaskRef& task : execution.done) on_done_(*task);
 }
 
 }  // namespace hvd

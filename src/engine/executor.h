@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,19 +26,19 @@ namespace hvd {
 
 class Executor {
  public:
-  // `on_done` is told of every submission that is done, from the thread that finished it.
+  // `on_done` is told of every task that is done, from the thread that finished it.
   static Result<std::unique_ptr<Executor>> create(const World& world, const Config& config, Transport& transport,
-                                                  OperationTable& operations,
-                                                  std::function<void(const SubmissionRef&)> on_done);
+                                                  OperationTable& operations, std::function<void(Task&)> on_done);
 
   // Executes one plan. Not ok: the world has failed.
-  Status run(const Plan& plan);
+  Status run(Plan&& plan);
   void apply(const Tuning& tuning);
   // Waits until no backend holds a plan of this rank any more.
   void drain();
 
   void set_timeline(std::shared_ptr<Timeline> timeline);  // any thread; null: none
   std::shared_ptr<Timeline> timeline() const;             // any thread
+  bool has_timeline() const { return has_timeline_.load(std::memory_order_relaxed); }
 
   // Any thread.
   struct Membership {
@@ -55,14 +54,15 @@ class Executor {
   // A plan under way: what must stay until its backend is done.
   struct Execution {
     Plan plan;
-    std::vector<OperationTable::Found> found;
-    std::vector<Operation*> operations;
-    std::vector<SubmissionRef> stand_ins;  // zeros that a joined rank contributes
+    std::vector<Task::Place*> places;    // of its tensors; null: this rank has none of that name
+    std::vector<Operation*> operations;  // those, and the stand-ins
+    std::vector<TaskRef> stand_ins;      // zeros that a joined rank contributes
+    std::vector<TaskRef> done;           // by the end of the plan
     std::shared_ptr<Timeline> timeline;
+    std::atomic<int32_t> is_under_way{0};  // set by the driver, cleared by the thread that finishes it
   };
 
-  Executor(const World& world, Transport& transport, OperationTable& operations,
-           std::function<void(const SubmissionRef&)> on_done);
+  Executor(const World& world, Transport& transport, OperationTable& operations, std::function<void(Task&)> on_done);
 
   bool collect(Execution& execution);  // false: this rank has no part in the plan
   void stand_in(Execution& execution, const Request& request);
@@ -70,31 +70,30 @@ class Executor {
   Status exchange_rows(Execution& execution);
   Status allocate(Operation& operation);
   Status prepare(Execution& execution);
-  void start(std::unique_ptr<Execution> execution);
+  void start(Execution& execution);
   void finish(Execution& execution, const Status& status);
-  void retire(std::unique_ptr<Execution> execution);
-  std::unique_ptr<Execution> take_execution();
+  void retire(Execution& execution);
+  Execution& take_execution();
   Status open_process_set(int32_t id, const std::vector<int32_t>& ranks);
   std::vector<int32_t> local_members(const std::vector<int32_t>& ranks) const;
   Backend* backend_for(const Plan& plan);
+  bool is_member(int32_t process_set) const { return collectives_.contains(process_set); }
   Collectives& collectives_of(int32_t process_set) { return *collectives_.at(process_set); }
 
   World world_;
   Transport& transport_;
   OperationTable& operations_;
-  std::function<void(const SubmissionRef&)> on_done_;
+  std::function<void(Task&)> on_done_;
   std::map<int32_t, std::unique_ptr<Collectives>> collectives_;
   std::vector<std::unique_ptr<Backend>> backends_;  // asked in order; the built-in one is last
   size_t one_shot_limit_;
   WorldSettings world_settings_;
+  std::vector<std::unique_ptr<Execution>> executions_;  // under way, or ready for another plan
 
   mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable drained_;
   ProcessSets process_sets_;
   std::shared_ptr<Timeline> timeline_;
   std::atomic<bool> has_timeline_{false};  // so that the usual case needs no lock
-  std::vector<std::unique_ptr<Execution>> spare_;
-  int32_t under_way_ = 0;
 };
 
 }  // namespace hvd

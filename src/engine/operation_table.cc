@@ -2,77 +2,170 @@
 
 #include <fmt/core.h>
 
-namespace hvd {
+#include <functional>
+#include <utility>
 
-Status OperationTable::add(const SubmissionRef& submission) {
+namespace hvd {
+namespace {
+
+constexpr int kSlotBits = 24;  // more handles at a time than anybody holds
+constexpr int64_t kMostSlots = (int64_t{1} << kSlotBits) - 1;
+constexpr int64_t kMostTurns = int64_t{1} << (62 - kSlotBits);
+
+}  // namespace
+
+size_t OperationTable::hash_of(int32_t process_set, std::string_view name) {
+  return std::hash<std::string_view>()(name) ^ static_cast<size_t>(process_set) * 0x9e3779b97f4a7c15ull;
+}
+
+// ---- the names in flight: chains through the places of the tasks ----
+
+Task::Place* OperationTable::find_place(size_t hash, int32_t process_set, std::string_view name) const {
+  for (Task::Place* place = buckets_[hash & (buckets_.size() - 1)]; place != nullptr; place = place->next) {
+    const Request& request = place->operation->request;
+    if (place->hash == hash && request.process_set == process_set && request.name == name) return place;
+  }
+  return nullptr;
+}
+
+void OperationTable::insert(Task::Place& place) {
+  if (in_flight_ == buckets_.size()) grow();
+  Task::Place*& first = bucket(place.hash);
+  place.next = std::exchange(first, &place);
+  in_flight_++;
+}
+
+void OperationTable::erase(Task::Place& place) {
+  Task::Place** link = &bucket(place.hash);
+  while (*link != &place) link = &(*link)->next;
+  *link = place.next;
+  in_flight_--;
+}
+
+void OperationTable::grow() {
+  std::vector<Task::Place*> old(buckets_.size() * 2);
+  old.swap(buckets_);
+  for (Task::Place* place : old) {
+    while (place != nullptr) {
+      Task::Place* next = place->next;
+      Task::Place*& first = bucket(place->hash);
+      place->next = std::exchange(first, place);
+      place = next;
+    }
+  }
+}
+
+// ---- handles ----
+
+const OperationTable::Slot* OperationTable::slot_of(int64_t handle) const {
+  size_t index = static_cast<size_t>(handle & kMostSlots);
+  bool is_open = handle > 0 && index >= 1 && index <= slots_.size() && slots_[index - 1].handle == handle;
+  return is_open ? &slots_[index - 1] : nullptr;
+}
+
+int64_t OperationTable::open_slot(const TaskRef& task) {
+  if (free_slots_.empty()) {
+    free_slots_.push_back(static_cast<uint32_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  uint32_t index = free_slots_.back();
+  free_slots_.pop_back();
+  turns_ = (turns_ + 1) % kMostTurns;
+  slots_[index] = {.handle = turns_ << kSlotBits | (index + 1), .task = task};
+  return slots_[index].handle;
+}
+
+TaskRef OperationTable::find(int64_t handle) const {
   std::lock_guard lock(mutex_);
-  if (!closed_.ok()) return closed_;
-  std::vector<Operation>& operations = submission->operations;
+  const Slot* slot = slot_of(handle);
+  return slot == nullptr ? TaskRef() : slot->task;
+}
+
+void OperationTable::release(int64_t handle) {
+  TaskRef task;  // given back after the lock is gone
+  std::lock_guard lock(mutex_);
+  const Slot* slot = slot_of(handle);
+  if (slot == nullptr) return;
+  size_t index = static_cast<size_t>(slot - slots_.data());
+  task = std::move(slots_[index].task);
+  slots_[index].handle = 0;
+  free_slots_.push_back(static_cast<uint32_t>(index));
+}
+
+// ---- tasks ----
+
+Status OperationTable::add(const TaskRef& task) {
+  std::vector<Operation>& operations = task->operations;
+  task->places.resize(operations.size());
   for (size_t i = 0; i < operations.size(); i++) {
     const Request& request = operations[i].request;
-    auto [place, is_new] =
-        in_flight_.try_emplace(Key{request.process_set, request.name}, Found{submission, &operations[i]});
-    if (is_new) continue;
-    for (size_t j = 0; j < i; j++) {
-      in_flight_.erase(in_flight_.find(KeyView{operations[j].request.process_set, operations[j].request.name}));
+    task->places[i] = {
+        .operation = &operations[i], .task = task.get(), .hash = hash_of(request.process_set, request.name)};
+  }
+  std::lock_guard lock(mutex_);
+  if (!closed_.ok()) return closed_;
+  if (free_slots_.empty() && slots_.size() >= kMostSlots) {
+    return {Code::invalid_argument, "too many handles are held; call hvd_release for those that are done"};
+  }
+  for (size_t i = 0; i < operations.size(); i++) {
+    const Request& request = operations[i].request;
+    if (find_place(task->places[i].hash, request.process_set, request.name) == nullptr) {
+      insert(task->places[i]);
+      continue;
     }
+    while (i > 0) erase(task->places[--i]);
     return {
         Code::invalid_argument,
         fmt::format("an operation with the name {} is already in flight; give each operation its own name, or wait for "
                     "the first to finish",
                     request.name)};
   }
-  submission->handle = next_handle_++;
-  submission->unfinished = static_cast<int32_t>(operations.size());
-  handles_.emplace(submission->handle, submission);
+  task->handle = open_slot(task);
+  task->unfinished = static_cast<int32_t>(operations.size());
+  new_.push_back(TaskRef(task).release());  // finish() adopts it
+  has_new_.store(true, std::memory_order_release);
   return {};
 }
 
-SubmissionRef OperationTable::find(int64_t handle) const {
+void OperationTable::take_new(std::vector<Task*>& tasks) {
+  tasks.clear();
+  if (!has_new()) return;
   std::lock_guard lock(mutex_);
-  auto found = handles_.find(handle);
-  return found == handles_.end() ? nullptr : found->second;
+  tasks.swap(new_);
+  has_new_.store(false, std::memory_order_relaxed);
 }
 
-void OperationTable::release(int64_t handle) {
-  SubmissionRef submission;  // destroyed after the lock is gone
+void OperationTable::find(const Plan& plan, std::vector<Task::Place*>& found) const {
   std::lock_guard lock(mutex_);
-  auto found = handles_.find(handle);
-  if (found == handles_.end()) return;
-  submission = std::move(found->second);
-  handles_.erase(found);
-}
-
-OperationTable::Found OperationTable::find(int32_t process_set, std::string_view name) const {
-  std::lock_guard lock(mutex_);
-  auto found = in_flight_.find(KeyView{process_set, name});
-  return found == in_flight_.end() ? Found{} : found->second;
-}
-
-bool OperationTable::finish(const SubmissionRef& submission, Operation& operation, Status status) {
-  std::lock_guard lock(mutex_);
-  return finish_locked(submission, operation, std::move(status));
-}
-
-bool OperationTable::finish_locked(const SubmissionRef& submission, Operation& operation, Status status) {
-  auto found = in_flight_.find(KeyView{operation.request.process_set, operation.request.name});
-  if (found == in_flight_.end() || found->second.operation != &operation) return false;  // ended by finish_all()
-  if (submission->status.ok()) submission->status = status;
-  operation.status = std::move(status);
-  in_flight_.erase(found);
-  return --submission->unfinished == 0;
-}
-
-std::vector<SubmissionRef> OperationTable::finish_all(const Status& status) {
-  std::lock_guard lock(mutex_);
-  std::vector<Found> ending;
-  for (const auto& [key, found] : in_flight_) {
-    if (!found.operation->running) ending.push_back(found);
+  for (const AgreedRequest& request : plan.tensors) {
+    size_t hash = hash_of(request->process_set, request->name);
+    found.push_back(find_place(hash, request->process_set, request->name));
   }
-  std::vector<SubmissionRef> done;
-  for (Found& found : ending) {
-    if (finish_locked(found.submission, *found.operation, status)) done.push_back(std::move(found.submission));
+}
+
+void OperationTable::finish_place(Task::Place& place, const Status& status, std::vector<TaskRef>& done) {
+  erase(place);
+  Task& task = *place.task;
+  if (task.status.ok()) task.status = status;
+  place.operation->status = status;
+  if (--task.unfinished == 0) done.push_back(TaskRef::adopt(&task));
+}
+
+void OperationTable::finish(std::span<Task::Place* const> places, const Status& status, std::vector<TaskRef>& done) {
+  std::lock_guard lock(mutex_);
+  for (Task::Place* place : places) finish_place(*place, status, done);
+}
+
+std::vector<TaskRef> OperationTable::finish_all(const Status& status) {
+  std::lock_guard lock(mutex_);
+  std::vector<Task::Place*> ending;
+  for (Task::Place* place : buckets_) {
+    for (; place != nullptr; place = place->next) {
+      if (!place->operation->running) ending.push_back(place);
+    }
   }
+  std::vector<TaskRef> done;
+  for (Task::Place* place : ending) finish_place(*place, status, done);
   return done;
 }
 
@@ -83,7 +176,7 @@ void OperationTable::close(const Status& status) {
 
 size_t OperationTable::in_flight() const {
   std::lock_guard lock(mutex_);
-  return in_flight_.size();
+  return in_flight_;
 }
 
 }  // namespace hvd

@@ -1,71 +1,68 @@
-// The operations of this rank that are not done, by (process set, name), and the handles callers hold.
-// Thread rule: any thread.
+// The operations of this rank that are not done, by (process set, name), the tasks the driver has not seen yet, and the
+// handles callers hold. A task is owned by its handle until release(), and by the table while it is in flight.
+// Thread rule: any thread, except where noted.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <string>
+#include <span>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
-#include "engine/submission.h"
+#include "engine/task.h"
+#include "model/plan.h"
 
 namespace hvd {
 
 class OperationTable {
  public:
-  struct Found {
-    SubmissionRef submission;  // null: this rank has no such operation
-    Operation* operation = nullptr;
-  };
-
-  // Gives the submission a handle and takes in its names. Fails, changing nothing, if one of them is in flight.
-  Status add(const SubmissionRef& submission);
-  SubmissionRef find(int64_t handle) const;
+  // Gives the task a handle, takes in its names and queues it for take_new(). Fails, changing nothing, if one of the
+  // names is in flight.
+  Status add(const TaskRef& task);
+  TaskRef find(int64_t handle) const;
   void release(int64_t handle);
 
-  Found find(int32_t process_set, std::string_view name) const;
-  // One operation has come to an end. True when it was the last of its submission, which is then done.
-  bool finish(const SubmissionRef& submission, Operation& operation, Status status);
+  // The tasks added since the last call, in order; they stay valid while they are in flight. One caller at a time.
+  bool has_new() const { return has_new_.load(std::memory_order_relaxed); }
+  void take_new(std::vector<Task*>& tasks);
+
+  // The operations of a plan, one for each tensor; null: this rank has no such operation.
+  void find(const Plan& plan, std::vector<Task::Place*>& found) const;
+  // The operations have come to an end. Appends the tasks of which it was the last one: they are done.
+  void finish(std::span<Task::Place* const> places, const Status& status, std::vector<TaskRef>& done);
   // Ends everything in flight that no backend is running (it ends that itself, and its buffers must stay until then);
-  // returns the submissions that are done by it.
-  std::vector<SubmissionRef> finish_all(const Status& status);
+  // returns the tasks that are done by it.
+  std::vector<TaskRef> finish_all(const Status& status);
   // Refuses every add() from now on.
   void close(const Status& status);
   size_t in_flight() const;
 
  private:
-  struct Key {
-    int32_t process_set;
-    std::string name;
+  // A handle is the number of its slot, plus one, and how often that has been used.
+  struct Slot {
+    int64_t handle = 0;  // 0: free
+    TaskRef task;
   };
-  struct KeyView {
-    int32_t process_set;
-    std::string_view name;
-  };
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(const KeyView& key) const {
-      return std::hash<std::string_view>()(key.name) ^ static_cast<size_t>(key.process_set) * 0x9e3779b97f4a7c15ull;
-    }
-    size_t operator()(const Key& key) const { return (*this)(KeyView{key.process_set, key.name}); }
-  };
-  struct Equal {
-    using is_transparent = void;
-    static KeyView view(const Key& key) { return {key.process_set, key.name}; }
-    static KeyView view(const KeyView& key) { return key; }
-    template <class A, class B>
-    bool operator()(const A& a, const B& b) const {
-      return view(a).process_set == view(b).process_set && view(a).name == view(b).name;
-    }
-  };
-  bool finish_locked(const SubmissionRef& submission, Operation& operation, Status status);
+
+  static size_t hash_of(int32_t process_set, std::string_view name);
+  Task::Place*& bucket(size_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
+  Task::Place* find_place(size_t hash, int32_t process_set, std::string_view name) const;
+  void insert(Task::Place& place);
+  void erase(Task::Place& place);
+  void grow();
+  const Slot* slot_of(int64_t handle) const;
+  int64_t open_slot(const TaskRef& task);
+  void finish_place(Task::Place& place, const Status& status, std::vector<TaskRef>& done);
 
   mutable std::mutex mutex_;  // guards everything below
-  std::unordered_map<Key, Found, Hash, Equal> in_flight_;
-  std::unordered_map<int64_t, SubmissionRef> handles_;
-  int64_t next_handle_ = 1;
+  std::vector<Task::Place*> buckets_ = std::vector<Task::Place*>(64);
+  size_t in_flight_ = 0;
+  std::vector<Task*> new_;
+  std::atomic<bool> has_new_{false};  // is new_ not empty? changed under the mutex, read without
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_slots_;
+  int64_t turns_ = 0;
   Status closed_;
 };
 

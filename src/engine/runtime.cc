@@ -37,14 +37,13 @@ Status check_ranks(const std::vector<int32_t>& sorted, int32_t world_size) {
 }
 
 Status run_alone(Engine& engine, Request request, int32_t& result) {
-  std::vector<Operation> operations(1);
-  operations[0].request = std::move(request);
-  auto submission = engine.submit(std::move(operations), nullptr, true);
-  if (!submission.ok()) return submission.status();
-  engine.wait(*submission, kNever);
-  result = (*submission)->operations[0].result;
-  engine.operations()->release((*submission)->handle);
-  return (*submission)->status;
+  TaskRef task = make_task(1);
+  task->operations[0].request = std::move(request);
+  if (Status status = engine.submit(task, true); !status.ok()) return status;
+  engine.wait(task, kNever);
+  result = task->operations[0].result;
+  engine.operations()->release(task->handle);
+  return task->status;
 }
 
 Request add_request(std::vector<int32_t> ranks) {
@@ -83,21 +82,15 @@ void Runtime::leave_child() {
   forked_ = true;
 }
 
+Status Runtime::Visit::why_none() const { return runtime_.forked_ ? forked_away() : not_initialized(); }
+
 Result<std::shared_ptr<Engine>> Runtime::engine() const {
-  std::shared_lock lock(mutex_);
-  if (engine_ == nullptr) return forked_ ? forked_away() : not_initialized();
-  return engine_;
+  Visit visit(*this);
+  if (visit.engine() == nullptr) return visit.why_none();
+  return visit.hold();
 }
 
-std::shared_ptr<OperationTable> Runtime::operations() const {
-  std::shared_lock lock(mutex_);
-  return operations_;
-}
-
-bool Runtime::is_initialized() const {
-  std::shared_lock lock(mutex_);
-  return engine_ != nullptr;
-}
+bool Runtime::is_initialized() const { return Visit(*this).engine() != nullptr; }
 
 Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   auto config = config_from_environment();

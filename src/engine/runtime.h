@@ -20,8 +20,21 @@ class Runtime {
   // The engine, or why there is none. The engine stays valid while the caller holds it.
   Result<std::shared_ptr<Engine>> engine() const;
   bool is_initialized() const;
-  // The handles of the last engine; they stay valid after shutdown, until the next init. Null: there was none.
-  std::shared_ptr<OperationTable> operations() const;
+
+  // Keeps the engine and its handles in place for a call that does not block; others hold the engine itself.
+  class Visit {
+   public:
+    explicit Visit(const Runtime& runtime) : runtime_(runtime), lock_(runtime.mutex_) {}
+    Engine* engine() const { return runtime_.engine_.get(); }  // null: see why_none()
+    std::shared_ptr<Engine> hold() const { return runtime_.engine_; }
+    Status why_none() const;
+    // Those of the last engine; they stay valid after shutdown, until the next init. Null: there was none.
+    OperationTable* operations() const { return runtime_.operations_.get(); }
+
+   private:
+    const Runtime& runtime_;
+    std::shared_lock<std::shared_mutex> lock_;
+  };
 
   // Collective over the world; see horovod.h.
   Result<int32_t> add_process_set(std::vector<int32_t> ranks);

@@ -32,6 +32,7 @@ struct CoordinatorSettings {
 class NegotiationObserver {
  public:
   virtual ~NegotiationObserver() = default;
+  virtual bool is_watching() const = 0;                       // asked before each of the others, which cost time
   virtual void on_first_request(const Request& request) = 0;  // negotiation of this name starts
   virtual void on_rank_ready(const Request& request, Rank rank) = 0;
   virtual void on_agreed(const Request& request) = 0;  // complete, or failed

@@ -44,7 +44,7 @@ Status Readiness::submit(Entry& entry, Arrival&& arrival, uint64_t position, Tim
   }
   if (entry.state == Entry::State::idle) {
     table().open(entry, *gathering_.members(set), arrival.since);
-    if (observer_ != nullptr) observer_->on_first_request(*arrival.request);
+    if (auto* watching = observer()) watching->on_first_request(*arrival.request);
   } else if (arrival.since < entry.since) {
     table().backdate(entry, arrival.since);
   }
@@ -67,7 +67,7 @@ void Readiness::answer_late(Entry& entry, Arrival&& arrival, Status error, bool 
   AgreedRequest request = arrival.request;
   bool was_open = entry.is_open();
   bool was_idle = entry.state == Entry::State::idle;
-  if (was_idle && observer_ != nullptr) observer_->on_first_request(*request);
+  if (auto* watching = observer(); was_idle && watching != nullptr) watching->on_first_request(*request);
   gathering_.record(entry, std::move(arrival), precedes_removal);
   if (was_open) {
     fail(entry, std::move(error), now);
@@ -79,9 +79,9 @@ void Readiness::answer_late(Entry& entry, Arrival&& arrival, Status error, bool 
 
 void Readiness::record(Entry& entry, Arrival&& arrival) {
   const Request& request = *arrival.request;
-  if (observer_ != nullptr) {
+  if (auto* watching = observer()) {
     for (int32_t rank : gathering_.ranks_of(arrival, entry.key.process_set, false)) {
-      observer_->on_rank_ready(request, Rank{rank});
+      watching->on_rank_ready(request, Rank{rank});
     }
   }
   if (entry.is_open() && !request.group.empty()) groups_.add(entry, request.group, request.group_size);
@@ -91,9 +91,9 @@ void Readiness::record(Entry& entry, Arrival&& arrival) {
 Status Readiness::join(Rank rank, AgreedRequest request, TimePoint now) {
   if (request->process_set != kWorldSet) return broken(rank, "join is for the world only");
   finish_message(now);
-  if (observer_ != nullptr && joined().empty()) observer_->on_first_request(*request);
+  if (auto* watching = observer(); watching != nullptr && joined().empty()) watching->on_first_request(*request);
   if (!gathering_.joins().join(rank)) return broken(rank, "it joined twice");
-  if (observer_ != nullptr) observer_->on_rank_ready(*request, rank);
+  if (auto* watching = observer()) watching->on_rank_ready(*request, rank);
   std::vector<Entry*> completed;
   for (Entry* entry = table().oldest(); entry != nullptr; entry = entry->newer) {
     if (entry->state == Entry::State::collecting && gathering_.is_complete(*entry)) completed.push_back(entry);
@@ -178,7 +178,7 @@ void Readiness::reject(Entry& entry, Status error, TimePoint now) {
 void Readiness::push(Entry* entry, AgreedRequest request, Status error, int32_t result, TimePoint now) {
   if (entry != nullptr && entry->is_open()) table().settle(*entry, Entry::State::ready);
   if (ready_.empty()) ready_since_ = now;
-  if (observer_ != nullptr) observer_->on_agreed(*request);
+  if (auto* watching = observer()) watching->on_agreed(*request);
   ready_.push_back({.entry = entry, .request = std::move(request), .error = std::move(error), .result = result});
 }
 

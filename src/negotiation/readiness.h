@@ -64,6 +64,11 @@ class Readiness {
   void reject(Entry& entry, Status error, TimePoint now);
   void push(Entry* entry, AgreedRequest request, Status error, int32_t result, TimePoint now);
 
+  // Null: nobody watches.
+  NegotiationObserver* observer() const {
+    return observer_ != nullptr && observer_->is_watching() ? observer_ : nullptr;
+  }
+
   int32_t world_size_;
   NegotiationObserver* observer_;
   Gathering gathering_;

@@ -12,14 +12,15 @@
 
 #include "base/fd.h"
 #include "base/status.h"
+#include "transport/line_ring.h"
 
 namespace hvd {
 
 inline constexpr size_t kLine = 64;       // what cores exchange
 inline constexpr size_t kLinePair = 128;  // prefetchers fetch two: flags of different writers keep that distance
 inline constexpr size_t kMaxLocalRanks = 128;
-inline constexpr size_t kUpRingBytes = 32 << 10;     // each rank to the root
-inline constexpr size_t kDownRingBytes = 256 << 10;  // the root to all
+inline constexpr size_t kUpLines = 512;     // of messages: each rank to the root
+inline constexpr size_t kDownLines = 4096;  // the root to all
 
 enum class Activity : uint32_t {
   driving,  // a thread of the process looks at shared memory all the time: needs no bell
@@ -38,22 +39,20 @@ struct RankBlock {
   // Set by a peer that left or fell asleep while this rank was driving and had not read its message: look once more
   // before leaving.
   alignas(kLinePair) std::atomic<uint32_t> attention{0};
-  Flag up_written;  // bytes ever put into the up ring
-  Flag down_read;   // bytes ever taken from the down ring
-  Flag beats;       // grows as long as the process runs; in worlds that span hosts
-  alignas(kLinePair) std::byte up_ring[kUpRingBytes];
+  Flag down_read;  // lines ever taken from the down ring
+  Flag beats;      // grows as long as the process runs; in worlds that span hosts
+  alignas(kLinePair) MessageLine up_ring[kUpLines];
 };
 
 struct ControlBlock {
   // The first failure; 0: none, 1: being written, 2: the fields below are valid.
   alignas(kLinePair) std::atomic<uint32_t> failed{0};
   int32_t failure_code = 0;
-  char failure_text[4096] = {};                         // room for the list of all addresses that were tried
-  alignas(kLinePair) std::atomic<uint32_t> blocked{0};  // how many ranks are Activity::blocked
-  Flag down_written;                                    // written by the root
-  Flag up_read[kMaxLocalRanks];                         // written by the root
-  alignas(kLinePair) std::byte down_ring[kDownRingBytes];
-  RankBlock ranks[1];  // really one per rank
+  char failure_text[4096] = {};                          // room for the list of all addresses that were tried
+  alignas(kLinePair) std::atomic<uint32_t> blocked{0};   // how many ranks are Activity::blocked
+  Flag up_read[kMaxLocalRanks];                          // lines the root has taken from each rank
+  alignas(kLinePair) MessageLine down_ring[kDownLines];  // written by the root
+  RankBlock ranks[1];                                    // really one per rank
 
   static size_t bytes(int32_t ranks) {
     return sizeof(ControlBlock) + static_cast<size_t>(ranks - 1) * sizeof(RankBlock);

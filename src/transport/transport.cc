@@ -39,7 +39,7 @@ Transport::Transport(HostGroup group, TransportSettings settings, Mapping contro
       control_mapping_(std::move(control)),
       control_(reinterpret_cast<ControlBlock*>(control_mapping_.data())),
       sleeper_(std::move(sleeper)),
-      up_frames_(static_cast<size_t>(group_.size)),
+      up_readers_(static_cast<size_t>(group_.size)),
       departed_(static_cast<size_t>(group_.size)),
       closed_(static_cast<size_t>(group_.size)) {
   block_of(rank()).activity.store(Activity::idle, std::memory_order_seq_cst);
@@ -66,18 +66,15 @@ void Transport::send(ByteView message) {
 
 bool Transport::flush() {
   if (unsent_.empty()) return true;
-  RankBlock& mine = block_of(rank());
-  std::span<std::byte> ring =
-      is_root() ? std::span<std::byte>(control_->down_ring) : std::span<std::byte>(mine.up_ring);
-  std::atomic<uint64_t>& position = is_root() ? control_->down_written.value : mine.up_written.value;
-  uint64_t written = position.load(std::memory_order_relaxed);
+  std::span<MessageLine> ring = is_root() ? std::span<MessageLine>(control_->down_ring) : block_of(rank()).up_ring;
+  ByteView lines = ByteView(unsent_).subspan(unsent_sent_);
   // The readers' positions are looked at only when the last known ones leave no room.
-  if (written + unsent_.size() - unsent_sent_ > slowest_known_ + ring.size()) slowest_known_ = slowest_reader();
-  size_t count = put(ring, written, slowest_known_, ByteView(unsent_).subspan(unsent_sent_));
+  if (written_ + lines.size() / kLineBytes > slowest_known_ + ring.size()) slowest_known_ = slowest_reader();
+  size_t count = put(ring, written_, slowest_known_, lines);
   if (count == 0) return false;
-  position.store(written + count, std::memory_order_release);
+  written_ += count;
   (is_root() ? owed_down_ : owed_up_) = true;
-  unsent_sent_ += count;
+  unsent_sent_ += count * kLineBytes;
   if (unsent_sent_ < unsent_.size()) return false;
   unsent_.clear();
   unsent_sent_ = 0;
@@ -85,41 +82,32 @@ bool Transport::flush() {
 }
 
 bool Transport::receive_up(int32_t from, ByteView& message) {
-  RankBlock& peer = block_of(from);
-  std::atomic<uint64_t>& position = control_->up_read[from].value;
-  uint64_t read = position.load(std::memory_order_relaxed);
-  uint64_t written = peer.up_written.value.load(std::memory_order_acquire);
-  if (read == written) return false;
-  RingReader& reader = up_frames_[static_cast<size_t>(from)];
-  bool complete = reader.take(peer.up_ring, written, read, message);
-  position.store(read, std::memory_order_release);
-  if (reader.broken())
+  UpReader& reader = up_readers_[static_cast<size_t>(from)];
+  uint64_t before = reader.read;
+  bool complete = reader.frame.take(block_of(from).up_ring, reader.read, message);
+  if (reader.read != before) control_->up_read[from].value.store(reader.read, std::memory_order_release);
+  if (reader.frame.broken())
     abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(world_rank(from)))});
   return complete;
 }
 
 bool Transport::receive_down(ByteView& message) {
-  uint64_t written = control_->down_written.value.load(std::memory_order_acquire);
-  if (down_read_ == written) return false;
-  bool complete = down_frame_.take(control_->down_ring, written, down_read_, message);
-  block_of(rank()).down_read.value.store(down_read_, std::memory_order_release);
+  uint64_t before = down_read_;
+  bool complete = down_frame_.take(control_->down_ring, down_read_, message);
+  if (down_read_ != before) block_of(rank()).down_read.value.store(down_read_, std::memory_order_release);
   if (down_frame_.broken())
     abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(world_rank(0)))});
   return complete;
 }
 
 bool Transport::is_unread() const {
-  return !is_root() && control_->up_read[rank()].value.load(std::memory_order_relaxed) !=
-                           block_of(rank()).up_written.value.load(std::memory_order_relaxed);
+  return !is_root() && control_->up_read[rank()].value.load(std::memory_order_relaxed) != written_;
 }
 
 bool Transport::has_incoming() const {
-  if (!is_root()) return control_->down_written.value.load(std::memory_order_acquire) != down_read_;
+  if (!is_root()) return has_line(control_->down_ring, down_read_);
   for (int32_t peer = 1; peer < size(); peer++) {
-    if (block_of(peer).up_written.value.load(std::memory_order_acquire) !=
-        control_->up_read[peer].value.load(std::memory_order_relaxed)) {
-      return true;
-    }
+    if (has_line(block_of(peer).up_ring, up_readers_[static_cast<size_t>(peer)].read)) return true;
   }
   return false;
 }
@@ -216,15 +204,13 @@ void Transport::ring_owed(Ringing how) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   // What stays unread stays owed: a reader that drives now may leave without looking.
   if (owed_up_) {
-    uint64_t read = control_->up_read[rank()].value.load(std::memory_order_relaxed);
-    owed_up_ = read != block_of(rank()).up_written.value.load(std::memory_order_relaxed);
+    owed_up_ = is_unread();
     if (owed_up_) ring_reader(0, how);
   }
   if (owed_down_) {
     owed_down_ = false;
-    uint64_t written = control_->down_written.value.load(std::memory_order_relaxed);
     for (int32_t peer = 1; peer < size(); peer++) {
-      if (block_of(peer).down_read.value.load(std::memory_order_relaxed) == written) continue;
+      if (block_of(peer).down_read.value.load(std::memory_order_relaxed) == written_) continue;
       owed_down_ = true;
       ring_reader(peer, how);
     }

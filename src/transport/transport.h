@@ -17,8 +17,8 @@
 #include "base/status.h"
 #include "base/wire.h"
 #include "model/host_group.h"
-#include "transport/byte_ring.h"
 #include "transport/channel.h"
+#include "transport/line_ring.h"
 #include "transport/mesh.h"
 #include "transport/shared_memory.h"
 #include "transport/sleeper.h"
@@ -182,12 +182,17 @@ class Transport {
 
   std::map<int32_t, size_t> outside_;  // offsets of the channels this rank is not in
 
+  struct UpReader {
+    RingReader frame;
+    uint64_t read = 0;
+  };
   Bytes unsent_;                // frames on their way into the ring
   size_t unsent_sent_ = 0;      // how much of them is in it
+  uint64_t written_ = 0;        // lines ever put into our ring
   uint64_t slowest_known_ = 0;  // every reader of our ring has come at least this far
   RingReader down_frame_;
-  std::vector<RingReader> up_frames_;
   uint64_t down_read_ = 0;
+  std::vector<UpReader> up_readers_;          // root, by rank
   bool owed_up_ = false, owed_down_ = false;  // peers may need a bell for a message of ours
   bool owed_data_ = false;                    // or, if they are blocked, for what we posted in a channel
   std::atomic<bool> departures_expected_{false};

@@ -19,7 +19,7 @@ TEST(Backends, APlanGoesToTheFirstThatAccepts) {
   test::run_engines(3, with_backend(HVD_LATER_BACKEND), [](Engine& engine) {
     for (int round = 0; round < 20; round++) {
       std::vector<Floats> tensors(6, Floats{std::vector<float>(500, 1.f)});
-      std::vector<SubmissionRef> submissions;
+      std::vector<TaskRef> submissions;
       for (size_t i = 0; i < tensors.size(); i++) {
         Operation operation = tensors[i].allreduce("t" + std::to_string(i));
         if (i % 2 == 0) operation.request.device = operation.input.device = operation.output.device = 7;

@@ -27,7 +27,7 @@ TEST_P(Engines, NamesMatchInAnyOrder) {
   run_engines(GetParam(), small_config(), [](Engine& engine) {
     constexpr int kNames = 40;
     std::vector<Floats> tensors(kNames);
-    std::vector<SubmissionRef> submissions(kNames);
+    std::vector<TaskRef> submissions(kNames);
     std::vector<int> order(kNames);
     for (int round = 0; round < 5; round++) {
       for (int i = 0; i < kNames; i++) {
@@ -60,7 +60,7 @@ TEST_P(Engines, OperationsFinishThoughNobodyWaits) {
     operations.push_back(tensor.allreduce("alone"));
     auto submission = engine.submit(
         std::move(operations),
-        [&](const Submission& it) {
+        [&](const Task& it) {
           std::lock_guard lock(mutex);
           EXPECT_TRUE(it.status.ok());
           done = true;
@@ -177,7 +177,7 @@ TEST_P(Engines, GathersLearnTheOthersRows) {
       Floats tensor{std::vector<float>(static_cast<size_t>(rows) * 3, static_cast<float>(rank))};
       Operation operation = tensor.operation(Kind::allgather, "gather", {rows, 3});
       operation.output.data = nullptr;
-      SubmissionRef done;
+      TaskRef done;
       ASSERT_TRUE(finish(engine, std::move(operation), &done).ok());
       const Operation& result = done->operations[0];
       int64_t total = 0;
@@ -206,7 +206,7 @@ TEST_P(Engines, AJoinedRankContributesZeros) {
       }
       Operation join;
       join.request = {.name = "join.noname", .kind = Kind::join};
-      SubmissionRef done;
+      TaskRef done;
       ASSERT_TRUE(finish(engine, std::move(join), &done).ok());
       EXPECT_EQ(done->operations[0].result, size - 1);
     }
@@ -220,7 +220,7 @@ TEST_P(Engines, ProcessSetsComeAndGo) {
     for (int round = 0; round < 3; round++) {
       Operation add;
       add.request = {.name = "process_set.add", .kind = Kind::add_process_set, .ranks = {0, 2}};
-      SubmissionRef done;
+      TaskRef done;
       ASSERT_TRUE(finish(engine, std::move(add), &done).ok()) << done->status.message();
       int32_t id = done->operations[0].result;
       EXPECT_EQ(id, 1);

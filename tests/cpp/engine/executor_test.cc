@@ -18,14 +18,13 @@ struct Member {
   std::unique_ptr<Executor> executor;
 
   Member(Transport& transport, const World& world, const Config& config) {
-    auto created = Executor::create(world, config, transport, operations,
-                                    [](const SubmissionRef& submission) { submission->done = true; });
+    auto created = Executor::create(world, config, transport, operations, [](Task& task) { task.done = true; });
     EXPECT_TRUE(created.ok()) << created.status().message();
     executor = std::move(*created);
   }
   // Submits the operation and runs its plan.
-  SubmissionRef run(Operation operation, int32_t result = -1) {
-    auto submission = std::make_shared<Submission>();
+  TaskRef run(Operation operation, int32_t result = -1) {
+    TaskRef submission = make_task(0);
     Request request = operation.request;
     submission->operations.push_back(std::move(operation));
     EXPECT_TRUE(operations.add(submission).ok());
@@ -84,7 +83,7 @@ TEST(ExecutorOverHosts, ProcessSetsOfAnyRanksReduceAndGather) {
       std::vector<float> rows(static_cast<size_t>(rank), mine);
       gather.request = {.name = "gather", .kind = Kind::allgather, .shape = {rank}};
       gather.input = {.data = reinterpret_cast<std::byte*>(rows.data()), .shape = {rank}};
-      SubmissionRef gathered = self.run(std::move(gather));
+      TaskRef gathered = self.run(std::move(gather));
       const TensorView& output = gathered->operations[0].output;
       const float* all = reinterpret_cast<const float*>(output.data);
       EXPECT_EQ(std::vector<float>(all, all + output.shape[0]), (std::vector<float>{1, 2, 2, 3, 3, 3, 4, 4, 4, 4}));

@@ -149,6 +149,7 @@ TEST_P(Protocol, MalformedRequestsAreRefused) {
 }
 
 struct Recorder : NegotiationObserver {
+  bool is_watching() const override { return true; }
   void on_first_request(const Request& request) override { events.push_back("first " + request.name); }
   void on_rank_ready(const Request& request, Rank rank) override {
     events.push_back(fmt::format("{} rank {}", request.name, index_of(rank)));

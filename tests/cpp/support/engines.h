@@ -48,14 +48,14 @@ struct Floats {
   }
 };
 
-inline Result<SubmissionRef> submit(Engine& engine, Operation operation, bool wait_follows = false) {
+inline Result<TaskRef> submit(Engine& engine, Operation operation, bool wait_follows = false) {
   std::vector<Operation> operations;
   operations.push_back(std::move(operation));
   return engine.submit(std::move(operations), nullptr, wait_follows);
 }
 
 // Submits and waits; the outcome.
-inline Status finish(Engine& engine, Operation operation, SubmissionRef* out = nullptr) {
+inline Status finish(Engine& engine, Operation operation, TaskRef* out = nullptr) {
   auto submission = submit(engine, std::move(operation), true);
   if (!submission.ok()) return submission.status();
   EXPECT_TRUE(engine.wait(*submission, kNever));

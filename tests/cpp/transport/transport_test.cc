@@ -82,9 +82,24 @@ TEST_P(TransportTest, MessagesGoUpAndDownInOrder) {
   });
 }
 
+TEST_P(TransportTest, MessagesOfAnyLengthAreTakenWhole) {
+  run(2, [](Transport& transport) {
+    for (size_t length = 0; length < 4 * kLineBytes; length++) {
+      std::string text(length, static_cast<char>('a' + length % 26));
+      if (transport.is_root()) {
+        EXPECT_EQ(receive_up(transport, 1), text);
+        transport.send(bytes_of(text));
+      } else {
+        transport.send(bytes_of(text));
+        EXPECT_EQ(receive_down(transport), text);
+      }
+    }
+  });
+}
+
 TEST_P(TransportTest, MessagesLongerThanTheRingPassThroughIt) {
   run(3, [](Transport& transport) {
-    std::string up(3 * kUpRingBytes + 17, 'u'), down(2 * kDownRingBytes + 5, 'd');
+    std::string up(3 * kUpLines * kLineBytes + 17, 'u'), down(2 * kDownLines * kLineBytes + 5, 'd');
     auto flushed = [&] { return transport.flush(); };
     if (transport.is_root()) {
       for (int32_t peer = 1; peer < 3; peer++) EXPECT_EQ(receive_up(transport, peer), up);

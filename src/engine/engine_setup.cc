@@ -1,0 +1,126 @@
+// How an engine comes to be, and its timeline; engine.cc is what it does.
+#include <fmt/core.h>
+
+#include "base/log.h"
+#include "engine/engine.h"
+#include "engine/settings.h"
+#include "model/host_tree.h"
+
+namespace hvd {
+
+Engine::Engine(const World& world, const Config& config)
+    : world_(world), config_(config), crowded_(is_crowded(world)) {}
+
+Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, WorldGroup group) {
+  std::unique_ptr<Engine> engine(new Engine(world, config));
+  if (Status status = engine->open(std::move(group)); !status.ok()) return status;
+  return engine;
+}
+
+Status Engine::open(WorldGroup group) {
+  CoordinatorSettings settings = coordinator_settings(config_, group.host);
+  is_homogeneous_ = group.is_homogeneous;
+  auto transport = Transport::create(std::move(group.host), transport_settings(world_, config_));
+  if (!transport.ok()) return transport.status();
+  transport_ = std::move(*transport);
+  if (Status status = attach_mesh(group); !status.ok()) return status;
+  auto node = make_node(group);
+  if (!node.ok()) return node.status();
+  auto executor = Executor::create(world_, config_, *transport_, *operations_, [this](Task& task) { on_done(task); });
+  if (!executor.ok()) {
+    transport_->abort(executor.status());
+    return executor.status();
+  }
+  executor_ = std::move(*executor);
+  if (!config_.timeline.empty() && config_.timeline != "DYNAMIC") {
+    if (Status status = start_timeline(config_.timeline, config_.timeline_mark_cycles); !status.ok()) {
+      log_error("{}", status.message());  // a training is not stopped by its observer
+    }
+  }
+  recorder_ = std::make_unique<Recorder>(*executor_);
+  agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, recorder_.get(), std::move(*node));
+  if (!world_.host_of.empty()) transport_->set_chores([this](TimePoint now) { return agreement_->keep_alive(now); });
+  if (world_.rank == 0) {
+    if (settings.stall_shutdown > Duration{} && settings.stall_shutdown < settings.stall_warning) {
+      log_warning("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ignored: it is less than HOROVOD_STALL_CHECK_TIME_SECONDS");
+    }
+    if (config_.autotune) {
+      auto tuner = Tuner::create(tuner_settings(config_, settings.tuning));
+      if (!tuner.ok()) return tuner.status();
+      tuner_ = std::move(*tuner);
+    }
+  }
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  return {};
+}
+
+Status Engine::attach_mesh(WorldGroup& group) {
+  if (group.hosts.empty()) return {};
+  auto mesh = Mesh::create([this](int32_t peer, const Status& status) {
+    agreement_->report_loss(
+        {Code::peer_lost, fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message())});
+  });
+  if (!mesh.ok()) return mesh.status();
+  for (auto& [peer, streams] : group.streams) (*mesh)->add(peer, std::move(streams));
+  (*mesh)->set_dialer(std::move(group.dialer));
+  return transport_->attach(std::move(*mesh));
+}
+
+Result<Agreement::Node> Engine::make_node(WorldGroup& group) {
+  Agreement::Node node;
+  if (group.hosts.empty() || !transport_->is_root()) return node;
+  std::vector<std::vector<int32_t>> ranks;
+  for (const HostRecord& host : group.hosts) {
+    std::vector<int32_t>& of_host = ranks.emplace_back();
+    for (const HostRecord::Rank& rank : host.ranks) of_host.push_back(rank.rank);
+  }
+  node.below = ranks_below(world_.host_of[static_cast<size_t>(world_.rank)], ranks);
+  std::vector<HostLinks::Child> children;
+  for (auto& [host, link] : group.children) {
+    children.push_back({ranks[static_cast<size_t>(host)].front(), std::move(link)});
+  }
+  auto links = HostLinks::create(*transport_, std::move(group.parent), std::move(children));
+  if (!links.ok()) return links.status();
+  node.links = std::move(*links);
+  return node;
+}
+
+std::vector<int> Engine::descriptors() const {
+  std::vector<int> fds = transport_->descriptors();
+  agreement_->list_descriptors(fds);
+  return fds;
+}
+
+// ---- timeline ----
+
+std::string Engine::timeline_path(const std::string& path) const {
+  if (world_.rank == 0) return path;
+  size_t dot = path.rfind('.'), slash = path.rfind('/');
+  if (dot == std::string::npos || (slash != std::string::npos && dot < slash)) dot = path.size();
+  return fmt::format("{}.rank{}{}", path.substr(0, dot), world_.rank, path.substr(dot));
+}
+
+Status Engine::start_timeline(const std::string& path, bool mark_cycles) {
+  if (config_.timeline.empty()) {
+    return {Code::invalid_argument,
+            "the timeline was not enabled: set HOROVOD_TIMELINE to a path or to DYNAMIC before hvd.init()"};
+  }
+  if (world_.rank != 0 && !config_.timeline_all_ranks) return {};
+  std::string file = timeline_path(path);
+  auto current = executor_->timeline();
+  if (current && current->path() == file) return {};
+  auto timeline = Timeline::create(file, mark_cycles, world_.rank);
+  if (!timeline.ok()) {
+    log_error("{}", timeline.status().message());
+    return {};
+  }
+  executor_->set_timeline(std::move(*timeline));
+  return {};
+}
+
+Status Engine::stop_timeline() {
+  executor_->set_timeline(nullptr);
+  return {};
+}
+
+}  // namespace hvd

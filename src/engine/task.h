@@ -1,0 +1,75 @@
+// A task: what one hvd_submit handed over, one operation or a group of them with one handle. Tasks are used again, with
+// the memory of their names and shapes, so that a steady state allocates nothing. Thread rule: see each field.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "model/operation.h"
+
+namespace hvd {
+
+struct Task {
+  // An operation among those in flight; guarded by the mutex of the OperationTable.
+  struct Place {
+    Operation* operation = nullptr;
+    Task* task = nullptr;
+    size_t hash = 0;  // of process set and name
+    Place* next = nullptr;
+  };
+
+  int64_t handle = 0;
+  std::vector<Operation> operations;  // the driving thread's until done, then the caller's
+  std::function<void(const Task&)> on_done;
+  Status status;  // written before `done`
+  std::atomic<bool> done{false};
+
+  std::vector<Place> places;  // of the operations, one by one
+  int32_t unfinished = 0;     // guarded by the mutex of the OperationTable
+  std::atomic<int32_t> references{0};
+};
+
+// One of the owners of a task; the last one gives it back for another use.
+class TaskRef {
+ public:
+  TaskRef() = default;
+  explicit TaskRef(Task* task) : task_(task) {
+    if (task_ != nullptr) task_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  TaskRef(const TaskRef& other) : TaskRef(other.task_) {}
+  TaskRef(TaskRef&& other) noexcept : task_(std::exchange(other.task_, nullptr)) {}
+  // Takes over what release() gave up.
+  static TaskRef adopt(Task* task) {
+    TaskRef ref;
+    ref.task_ = task;
+    return ref;
+  }
+  [[nodiscard]] Task* release() { return std::exchange(task_, nullptr); }
+  TaskRef& operator=(TaskRef other) noexcept {
+    std::swap(task_, other.task_);
+    return *this;
+  }
+  ~TaskRef() {
+    if (task_ != nullptr && task_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) give_back(task_);
+  }
+
+  Task* get() const { return task_; }
+  Task* operator->() const { return task_; }
+  Task& operator*() const { return *task_; }
+  explicit operator bool() const { return task_ != nullptr; }
+
+ private:
+  static void give_back(Task* task);
+
+  Task* task_ = nullptr;
+};
+
+// A task with that many operations in the state of new ones. Those of one operation come from the spares of the calling
+// thread if it has some.
+TaskRef make_task(size_t operations);
+
+}  // namespace hvd

@@ -13,7 +13,8 @@
 namespace hvd {
 namespace {
 
-// A nap is shorter than the milliseconds of epoll_wait; kernels before 5.11 have nothing finer.
+// A nap is shorter than the milliseconds of epoll_wait; kernels before 5.11 have nothing finer, and some
+// containers forbid what they do not know.
 template <size_t N>
 int wait_for_events(int epoll, epoll_event (&events)[N], TimePoint until) {
   if (until == kNever) return ::epoll_wait(epoll, events, N, -1);
@@ -24,7 +25,7 @@ int wait_for_events(int epoll, epoll_event (&events)[N], TimePoint until) {
     long whole = static_cast<long>(left);
     timespec time{.tv_sec = whole, .tv_nsec = static_cast<long>((left - static_cast<double>(whole)) * 1e9)};
     long count = ::syscall(SYS_epoll_pwait2, epoll, events, N, &time, nullptr, 0);
-    if (count >= 0 || errno != ENOSYS) return static_cast<int>(count);
+    if (count >= 0 || errno == EINTR) return static_cast<int>(count);
     is_missing.store(true, std::memory_order_relaxed);
   }
 #endif

@@ -291,3 +291,27 @@ def test_a_command_that_is_not_on_a_host(hosts, run):
     text = result.stderr.decode()
     assert re.match(r"horovodrun: rank \d on [ab] was not started: cannot run /no/such/program: No such file", text)
     assert "Hint: is it installed on " in text
+
+
+# ---- the line on a terminal
+
+
+def test_a_terminal_shows_how_far_the_start_is(hosts, horovodrun):
+    fifo = hosts / "fifo"
+    os.mkfifo(fifo)
+    (hosts / "b.sh").write_text(f'read -r line <{fifo}; eval "$1"')
+    master, slave = os.openpty()
+    with subprocess.Popen([horovodrun, "-np", "2", "-H", "a:1,b:1", "echo", "x"], stdout=slave, stderr=slave) as process:
+        os.close(slave)
+        seen = b""
+        while b"contacting hosts: 1 of 2 answer" not in seen:
+            seen += os.read(master, 4096)
+        fifo.write_text("go\n")
+        with contextlib.suppress(OSError):  # how a terminal says that nobody has it open
+            while part := os.read(master, 4096):
+                seen += part
+    os.close(master)
+    shown = [line.rpartition(b"\r\x1b[K")[2] for line in seen.split(b"\r\n")]  # what stays on the screen
+    assert sorted(line for line in shown if line.startswith(b"[")) == [b"[0]<stdout>:x", b"[1]<stdout>:x"]
+    assert b"starting: 2 hosts, " in seen
+    assert not any(b"contacting" in line or b"starting" in line for line in shown)

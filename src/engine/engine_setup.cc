@@ -56,10 +56,12 @@ Status Engine::open(WorldGroup group) {
 
 Status Engine::attach_mesh(WorldGroup& group) {
   if (group.hosts.empty()) return {};
-  auto mesh = Mesh::create([this](int32_t peer, const Status& status) {
-    agreement_->report_loss(
-        {Code::peer_lost, fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message())});
-  });
+  auto mesh = Mesh::create(
+      [this](int32_t peer, const Status& status) {
+        agreement_->report_loss(
+            {Code::peer_lost, fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message())});
+      },
+      {.lane = {}, .all_stripes = config_.tcp_streams > 0});
   if (!mesh.ok()) return mesh.status();
   for (auto& [peer, streams] : group.streams) (*mesh)->add(peer, std::move(streams));
   (*mesh)->set_dialer(std::move(group.dialer));

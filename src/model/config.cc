@@ -90,7 +90,7 @@ constexpr Knob kKnobs[] = {
      "The same, under the name that scripts know; the names of both count."},
 
     {"HOROVOD_TCP_STREAMS", [](Config& c) -> Slot { return &c.tcp_streams; }, {0, 64},
-     "Data connections between two ranks of different hosts; 0 means one."},
+     "Data connections between two ranks of different hosts; 0 tries 1, 2 and 4 while it sends and uses the fastest."},
     {"HOROVOD_TCP_CONGESTION", [](Config& c) -> Slot { return &c.tcp_congestion; }, {},
      "Congestion control of data connections: default is the host's; auto prefers reno to bbr on very short paths."},
     {"HOROVOD_HEARTBEAT_SECONDS", [](Config& c) -> Slot { return &c.heartbeat_time; }, {0, kMaxSeconds},

@@ -20,7 +20,8 @@ namespace hvd {
 namespace {
 
 constexpr Duration kPatience =
-    std::chrono::seconds(8);  // for a leader, which waits for other leaders after its deadline
+    std::chrono::seconds(8);          // for a leader, which waits for other leaders after its deadline
+constexpr int32_t kStreamsToTry = 4;  // opened where the number is found by measurement (transport/width_choice.h)
 constexpr Duration kLastWord = std::chrono::seconds(2);
 
 class WorldMeeting {
@@ -231,7 +232,7 @@ class WorldMeeting {
   Status open_connections() {
     DialerSettings settings{.rank = world_.rank,
                             .generation = world_.generation,
-                            .streams = std::max(config_.tcp_streams, 1),
+                            .streams = config_.tcp_streams > 0 ? config_.tcp_streams : kStreamsToTry,
                             .timeout = std::max<Duration>(deadline_ - Clock::now(), std::chrono::seconds(1)),
                             .options = data_options(),
                             .congestion = config_.tcp_congestion};

@@ -1,27 +1,35 @@
-// One direction of a pair's byte stream, cut over one or more connections: the memory that is queued and how far each
-// connection has come. Byte p of the stream belongs to *stripe* (p / segment) % stripes; within its stripe the bytes
-// keep their order, so both sides know where each byte goes without any header.
-// Thread rule: one caller at a time.
+// One direction of a pair's byte stream, cut over one or more connections (*stripes*): the memory that is queued and
+// how far each stripe has come.
+//
+// The stream is cut into *stretches*, and over how many stripes a stretch goes, its *width*, is up to the sender: byte
+// p of a stretch belongs to stripe (p / segment) % width. The width is told by one byte that goes before the stretch,
+// on the first stripe, which takes part in every stretch. Within its stripe the bytes keep their order, so nothing else
+// is needed to know where each belongs. Thread rule: one caller at a time.
 #pragma once
 
 #include <algorithm>
 #include <cassert>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
 
+#include "transport/width_choice.h"
+
 namespace hvd {
+
+struct LaneShape {  // the same on both sides
+  size_t segment = 256 << 10;
+  size_t stretch = 16 << 20;  // whole segments
+};
 
 template <class Span>
 class Lane {
  public:
-  Lane(size_t stripes, size_t segment) : segment_(segment) { set_stripes(stripes); }
+  // `choice`: of the sender; null: the widths are learned.
+  Lane(size_t stripes, LaneShape shape, WidthChoice* choice) : shape_(shape), choice_(choice) { set_stripes(stripes); }
 
-  // Before anything has moved. 0: not known yet, so nothing can.
-  void set_stripes(size_t stripes) {
-    at_.clear();
-    for (size_t stripe = 0; stripe < stripes; stripe++) at_.push_back(stripe * segment_);
-  }
+  void set_stripes(size_t stripes) { at_.assign(stripes, 0); }  // before anything has moved; 0: not known yet
 
   void push(Span bytes) {
     if (bytes.empty()) return;
@@ -30,27 +38,45 @@ class Lane {
   }
   void clear() { pieces_.clear(); }
   bool is_empty() const { return pieces_.empty(); }
+  bool is_broken() const { return broken_; }   // the peer told a width that there is not
   uint64_t queued() const { return queued_; }  // bytes ever pushed
-  // All bytes before this position have been moved. The stripe that owns the first unmoved byte stands at it.
-  uint64_t done() const { return done_; }
+  uint64_t done() const { return done_; }      // all bytes before this position have been moved
 
   // What a stripe may move next, in one piece of memory; empty: nothing.
-  Span next(size_t stripe) const {
+  Span next(size_t stripe) {
+    if (at_[stripe] >= queued_ || pieces_.empty()) return {};
+    if (at_[stripe] == known_end() && choice_ != nullptr) open(choice_->choose());
+    if (is_header_due(stripe)) {
+      if (choice_ != nullptr) header_ = static_cast<std::byte>(width_at(at_[0]));
+      return Span(&header_, 1);
+    }
     uint64_t at = at_[stripe];
-    if (at >= queued_ || pieces_.empty()) return {};
+    if (at >= std::min(queued_, known_end())) return {};
     auto piece = pieces_.begin();
     while (at >= piece->begin + piece->bytes.size()) piece++;
     size_t offset = static_cast<size_t>(at - piece->begin);
-    size_t length = piece->bytes.size() - offset;
-    if (at_.size() > 1) length = std::min(length, segment_ - static_cast<size_t>(at % segment_));
-    return piece->bytes.subspan(offset, length);
+    return piece->bytes.subspan(offset, std::min(piece->bytes.size() - offset, run_at(at)));
   }
+
   void advance(size_t stripe, size_t count) {
+    if (is_header_due(stripe)) return take_header();
     uint64_t& at = at_[stripe];
+    uint64_t begin = begin_of(at), skipped = shape_.segment * (width_at(at) - 1);
     at += count;
-    if (at_.size() > 1 && at % segment_ == 0) at += segment_ * (at_.size() - 1);
+    if ((at - begin) % shape_.segment == 0 && at < begin + shape_.stretch) at += skipped;
+    at = std::min(at, begin + shape_.stretch);
+    settle(stripe);
     done_ = std::min(*std::min_element(at_.begin(), at_.end()), queued_);
     while (!pieces_.empty() && pieces_.front().begin + pieces_.front().bytes.size() <= done_) pieces_.pop_front();
+  }
+
+  // The width of the next stretch that has been moved since the last call; 0: there is none. To be called until then.
+  size_t take_finished() {
+    if (widths_.empty() || done_ < first_ + shape_.stretch) return 0;
+    size_t width = widths_.front();
+    widths_.pop_front();
+    first_ += shape_.stretch;
+    return width;
   }
 
  private:
@@ -58,9 +84,50 @@ class Lane {
     uint64_t begin;  // position in the stream
     Span bytes;
   };
-  size_t segment_;
-  std::vector<uint64_t> at_;  // by stripe: position of its first byte that has not moved
-  std::deque<Piece> pieces_;  // not yet done
+  uint64_t begin_of(uint64_t at) const { return at - at % shape_.stretch; }
+  uint64_t known_end() const { return first_ + widths_.size() * shape_.stretch; }
+  size_t width_at(uint64_t at) const { return widths_[static_cast<size_t>((at - first_) / shape_.stretch)]; }
+  bool is_header_due(size_t stripe) const { return stripe == 0 && at_[0] == headers_end_; }
+
+  // Bytes of a stripe that follow each other from here on.
+  size_t run_at(uint64_t at) const {
+    size_t offset = static_cast<size_t>(at - begin_of(at));
+    if (width_at(at) == 1) return shape_.stretch - offset;
+    return std::min(shape_.segment - offset % shape_.segment, shape_.stretch - offset);
+  }
+
+  void take_header() {
+    headers_end_ += shape_.stretch;
+    if (choice_ != nullptr) return;
+    size_t width = static_cast<size_t>(header_);
+    broken_ = width < 1 || width > at_.size();
+    if (!broken_) open(width);
+  }
+
+  void open(size_t width) {
+    assert(width >= 1 && width <= at_.size());
+    widths_.push_back(width);
+    for (size_t stripe = 0; stripe < at_.size(); stripe++) settle(stripe);
+  }
+
+  // From the beginning of a stretch to the stripe's first byte of it, or of one that follows.
+  void settle(size_t stripe) {
+    uint64_t& at = at_[stripe];
+    while (stripe > 0 && at % shape_.stretch == 0 && at < known_end()) {
+      bool takes_part = stripe < width_at(at) && stripe * shape_.segment < shape_.stretch;
+      at += takes_part ? stripe * shape_.segment : shape_.stretch;
+    }
+  }
+
+  const LaneShape shape_;
+  WidthChoice* const choice_;
+  std::vector<uint64_t> at_;   // by stripe: position of its first byte that has not moved
+  std::deque<Piece> pieces_;   // not yet done
+  std::deque<size_t> widths_;  // of the stretches from first_ on
+  uint64_t first_ = 0;         // position where the first stretch begins that has not been taken as finished
+  uint64_t headers_end_ = 0;   // the widths of the stretches before this position have been told
+  std::byte header_{};
+  bool broken_ = false;
   uint64_t queued_ = 0, done_ = 0;
 };
 

@@ -28,14 +28,20 @@ Status error_of(int descriptor) {
 
 }  // namespace
 
-Result<std::unique_ptr<Mesh>> Mesh::create(std::function<void(int32_t, const Status&)> on_lost, size_t segment) {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return system_error("cannot create an epoll set", "");
-  return std::unique_ptr<Mesh>(new Mesh(std::move(epoll), std::move(on_lost), segment));
+void Mesh::Peer::set_stripes(size_t count) {
+  choice.set_most(count);
+  out.set_stripes(count);
+  in.set_stripes(count);
 }
 
-Mesh::Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost, size_t segment)
-    : epoll_(std::move(epoll)), on_lost_(std::move(on_lost)), segment_(segment) {}
+Result<std::unique_ptr<Mesh>> Mesh::create(std::function<void(int32_t, const Status&)> on_lost, MeshSettings settings) {
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) return system_error("cannot create an epoll set", "");
+  return std::unique_ptr<Mesh>(new Mesh(std::move(epoll), std::move(on_lost), settings));
+}
+
+Mesh::Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost, MeshSettings settings)
+    : epoll_(std::move(epoll)), on_lost_(std::move(on_lost)), settings_(settings) {}
 
 void Mesh::add(int32_t peer, std::unique_ptr<Stream> stream) {
   std::vector<std::unique_ptr<Stream>> one;
@@ -45,17 +51,17 @@ void Mesh::add(int32_t peer, std::unique_ptr<Stream> stream) {
 
 void Mesh::add(int32_t rank, std::vector<std::unique_ptr<Stream>> stripes) {
   assert(!peers_.contains(rank) && !stripes.empty());
-  Peer& peer = add_peer(rank, stripes.size());
-  connect(peer, std::move(stripes));
+  connect(add_peer(rank), std::move(stripes));
 }
 
-Mesh::Peer& Mesh::add_peer(int32_t rank, size_t stripes) {
+Mesh::Peer& Mesh::add_peer(int32_t rank) {
   std::lock_guard lock(list_mutex_);
-  return *(peers_[rank] = std::make_unique<Peer>(rank, stripes, segment_));
+  return *(peers_[rank] = std::make_unique<Peer>(rank, settings_));
 }
 
 void Mesh::connect(Peer& peer, std::vector<std::unique_ptr<Stream>> stripes) {
   std::lock_guard lock(list_mutex_);
+  peer.set_stripes(stripes.size());
   peer.connections.reserve(stripes.size());  // the epoll set points into it
   for (std::unique_ptr<Stream>& stream : stripes) {
     Connection& connection = peer.connections.emplace_back();
@@ -71,7 +77,7 @@ Mesh::Peer& Mesh::peer_of(int32_t rank) {
   if (auto peer = peers_.find(rank); peer != peers_.end()) return *peer->second;
   assert(dialer_ != nullptr);
   dialer_->open(rank, Clock::now());
-  return add_peer(rank, 0);
+  return add_peer(rank);
 }
 
 bool Mesh::move_dialer() {
@@ -85,8 +91,6 @@ bool Mesh::move_dialer() {
       lose(peer, opened->stripes.status());
       continue;
     }
-    peer.out.set_stripes(opened->stripes->size());
-    peer.in.set_stripes(opened->stripes->size());
     connect(peer, std::move(*opened->stripes));
   }
   return moved;
@@ -105,6 +109,7 @@ Mesh::Ticket Mesh::send(int32_t rank, ByteView bytes) {
   Ticket ticket{.peer = rank, .outgoing = true, .position = peer.out.queued()};
   if (peer.lost) peer.out.clear();
   if (first && !peer.out.is_empty()) {
+    if (peer.choice.is_open()) peer.choice.resume(Clock::now());
     for (size_t stripe = 0; stripe < peer.connections.size(); stripe++) move_out(peer, stripe);
   }
   if (!peer.out.is_empty()) activate(peer);
@@ -140,7 +145,16 @@ bool Mesh::move_out(Peer& peer, size_t stripe) {
     moved += *sent;
     if (*sent < bytes.size()) break;  // no more room
   }
+  if (moved > 0) note_progress(peer);
   return moved > 0;
+}
+
+void Mesh::note_progress(Peer& peer) {
+  bool is_open = peer.choice.is_open();
+  while (size_t width = peer.out.take_finished()) {
+    if (is_open) peer.choice.record(width, Clock::now());
+  }
+  if (is_open && peer.out.is_empty()) peer.choice.pause(Clock::now());
 }
 
 bool Mesh::move_in(Peer& peer, size_t stripe) {
@@ -156,9 +170,11 @@ bool Mesh::move_in(Peer& peer, size_t stripe) {
       break;
     }
     if (*got > 0) peer.in.advance(stripe, *got);
+    if (peer.in.is_broken()) lose(peer, {Code::peer_lost, "it sent what no rank sends"});
     moved += *got;
     if (*got < bytes.size() && !stream.has_buffered()) break;  // that was all
   }
+  while (peer.in.take_finished() > 0) continue;
   return moved > 0;
 }
 

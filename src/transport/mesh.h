@@ -31,6 +31,11 @@
 
 namespace hvd {
 
+struct MeshSettings {
+  LaneShape lane;
+  bool all_stripes = false;  // always use all connections of a pair instead of as many as are found to be worth it
+};
+
 class Mesh {
  public:
   // Done once the stream of the pair has come this far.
@@ -39,12 +44,9 @@ class Mesh {
     bool outgoing = false;
     uint64_t position = 0;
   };
-  static constexpr size_t kSegment = 256 << 10;
-
-  // `on_lost` is told once of every peer whose stream ended, by the thread that notices. `segment`: see lane.h; the
-  // same on every rank.
+  // `on_lost` is told once of every peer whose stream ended, by the thread that notices.
   static Result<std::unique_ptr<Mesh>> create(std::function<void(int32_t peer, const Status&)> on_lost,
-                                              size_t segment = kSegment);
+                                              MeshSettings settings = {});
 
   void add(int32_t peer, std::unique_ptr<Stream> stream);                // peer: a rank of the world
   void add(int32_t peer, std::vector<std::unique_ptr<Stream>> stripes);  // in the same order on both sides
@@ -75,9 +77,12 @@ class Mesh {
     bool armed = false;
   };
   struct Peer {
-    Peer(int32_t peer, size_t stripes, size_t segment) : rank(peer), out(stripes, segment), in(stripes, segment) {}
+    Peer(int32_t peer, const MeshSettings& settings)
+        : rank(peer), choice(settings.all_stripes), out(0, settings.lane, &choice), in(0, settings.lane, nullptr) {}
+    void set_stripes(size_t count);
     int32_t rank;
     std::vector<Connection> connections;
+    WidthChoice choice;  // of `out`
     Lane<ByteView> out;
     Lane<std::span<std::byte>> in;
     bool active = false;             // in active_
@@ -85,22 +90,23 @@ class Mesh {
     std::atomic<bool> told = false;  // on_lost_ has been called
     bool is_idle() const { return out.is_empty() && in.is_empty(); }
   };
-  Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost, size_t segment);
+  Mesh(UniqueFd epoll, std::function<void(int32_t, const Status&)> on_lost, MeshSettings settings);
   Peer& peer_of(int32_t rank);
-  Peer& add_peer(int32_t rank, size_t stripes);
+  Peer& add_peer(int32_t rank);
   void connect(Peer& peer, std::vector<std::unique_ptr<Stream>> stripes);
   bool move_dialer();
   void activate(Peer& peer);
   bool move(Peer& peer);
   bool move_out(Peer& peer, size_t stripe);
   bool move_in(Peer& peer, size_t stripe);
+  static void note_progress(Peer& peer);  // of what is sent
   bool arm(Peer& peer);
   void lose(Peer& peer, const Status& status);
   void tell(Peer& peer, const Status& status);
 
   UniqueFd epoll_;
   std::function<void(int32_t, const Status&)> on_lost_;
-  size_t segment_;
+  MeshSettings settings_;
   std::unique_ptr<Dialer> dialer_;
   bool dialer_armed_ = false;
   mutable std::mutex list_mutex_;  // peers_ and their connections are changed, and listed by others, with it

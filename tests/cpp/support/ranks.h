@@ -124,7 +124,7 @@ inline void connect_hosts(std::vector<LocalRank>& ranks) {
 struct HostsOptions {
   TransportSettings settings = small_settings();
   LocalLink link = {};
-  size_t segment = Mesh::kSegment;
+  MeshSettings mesh = {};
   Where where = Where::threads;
   bool goodbye = true;  // a rank whose body returns leaves in order; else it looks as if it died
 };
@@ -145,7 +145,7 @@ inline std::vector<int> run_hosts(std::span<const int32_t> ranks_per_host, const
         [&net](int32_t peer, const Status& status) {
           net.abort({Code::peer_lost, net.rank_name(peer) + ": " + std::string(status.message())});
         },
-        options.segment);
+        options.mesh);
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     for (auto& [peer, streams] : mine.streams) (*mesh)->add(peer, std::move(streams));
     ASSERT_TRUE(net.attach(std::move(*mesh)).ok());

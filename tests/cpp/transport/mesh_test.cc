@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -29,7 +30,7 @@ constexpr int32_t kTwoHosts[] = {1, 1};
 struct Kind {
   const char* name;
   LocalLink link;
-  size_t segment = Mesh::kSegment;
+  MeshSettings mesh = {};
 };
 
 class MeshTest : public testing::TestWithParam<Kind> {
@@ -39,7 +40,7 @@ class MeshTest : public testing::TestWithParam<Kind> {
     HostsOptions options;
     options.settings = settings;
     options.link = GetParam().link;
-    options.segment = GetParam().segment;
+    options.mesh = GetParam().mesh;
     options.where = where;
     return test::run_hosts(hosts, options, body);
   }
@@ -221,11 +222,11 @@ LocalLink under_tls(size_t stripes) {
 }
 
 const Kind kKinds[] = {{"tls", under_tls(1)},
-                       {"tls_striped", under_tls(2), 50'000},
+                       {"tls_striped", under_tls(2), {.lane = {50'000, 200'000}}},
                        {"unix", {}},
                        {"tcp", {.tcp = true}},
-                       {"tcp_striped", {.tcp = true, .stripes = 3}, 10'000},
-                       {"unix_striped", {.stripes = 4}, 4099}};
+                       {"tcp_striped", {.tcp = true, .stripes = 3}, {.lane = {10'000, 40'000}, .all_stripes = true}},
+                       {"unix_striped", {.stripes = 4}, {.lane = {4099, 3 * 4099}}}};
 INSTANTIATE_TEST_SUITE_P(Links, MeshTest, testing::ValuesIn(kKinds),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
@@ -346,24 +347,143 @@ TEST(OnDemand, WhoCannotBeReachedIsAnErrorWithEveryAddress) {
       [](std::vector<HostRecord>& hosts) { hosts[1].ranks[0].port = 1; });
 }
 
-TEST(LaneTest, EveryByteGoesOverItsStripe) {
-  Bytes memory(1000);
-  Lane<ByteView> lane(3, 7);
-  lane.push(ByteView(memory).first(10));
-  lane.push(ByteView(memory).subspan(10));
-  std::vector<int> stripe_of(1000, -1);
-  std::mt19937 random(3);
-  while (!lane.is_empty()) {
-    size_t stripe = random() % 3;
-    ByteView bytes = lane.next(stripe);
-    if (bytes.empty()) continue;
-    size_t count = 1 + random() % bytes.size();
-    for (size_t i = 0; i < count; i++) stripe_of[static_cast<size_t>(bytes.data() - memory.data()) + i] = int(stripe);
-    lane.advance(stripe, count);
-    auto first_unmoved = std::find(stripe_of.begin(), stripe_of.end(), -1) - stripe_of.begin();
-    ASSERT_EQ(lane.done(), static_cast<uint64_t>(first_unmoved));
+// ---- lanes ----
+
+// Moves everything from one lane to the other over queues, in random portions, and says which stripe each byte took.
+struct Transfer {
+  static constexpr size_t kStripes = 4;
+  LaneShape shape{.segment = 7, .stretch = 42};
+  WidthChoice choice{false};
+  Lane<ByteView> out{kStripes, shape, &choice};
+  Lane<std::span<std::byte>> in{kStripes, shape, nullptr};
+  std::deque<std::byte> wires[kStripes];
+  std::vector<size_t> widths;  // of the finished stretches
+  std::mt19937 random{3};
+
+  Transfer() { choice.set_most(kStripes); }
+  size_t portion(size_t most) { return 1 + random() % most; }
+
+  void send_some(size_t stripe, const Bytes& memory, std::vector<int>& stripe_of) {
+    ByteView bytes = out.next(stripe);
+    if (bytes.empty()) return;
+    bytes = bytes.first(portion(bytes.size()));
+    wires[stripe].insert(wires[stripe].end(), bytes.begin(), bytes.end());
+    bool is_data = bytes.data() >= memory.data() && bytes.data() < memory.data() + memory.size();
+    for (size_t i = 0; is_data && i < bytes.size(); i++)
+      stripe_of[size_t(bytes.data() - memory.data()) + i] = int(stripe);
+    out.advance(stripe, bytes.size());
+    while (size_t width = out.take_finished()) widths.push_back(width);
+    ASSERT_EQ(out.done(), uint64_t(std::find(stripe_of.begin(), stripe_of.end(), -1) - stripe_of.begin()));
   }
-  for (size_t i = 0; i < 1000; i++) EXPECT_EQ(stripe_of[i], static_cast<int>(i / 7 % 3)) << i;
+  void receive_some(size_t stripe) {
+    std::span<std::byte> room = in.next(stripe);
+    if (room.empty() || wires[stripe].empty()) return;
+    size_t count = portion(std::min(room.size(), wires[stripe].size()));
+    std::copy_n(wires[stripe].begin(), count, room.begin());
+    wires[stripe].erase(wires[stripe].begin(), wires[stripe].begin() + ptrdiff_t(count));
+    in.advance(stripe, count);
+    ASSERT_FALSE(in.is_broken());
+    while (in.take_finished() > 0) continue;
+  }
+};
+
+TEST(LaneTest, EveryByteArrivesWhateverTheWidths) {
+  constexpr size_t kBytes = 42 * 30 + 5;  // all widths, and the one that is kept, with no end of a stretch
+  Transfer transfer;
+  Bytes sent = bytes_of(kBytes, 1), received(kBytes);
+  transfer.out.push(ByteView(sent).first(10));
+  transfer.out.push(ByteView(sent).subspan(10));
+  transfer.in.push(std::span(received).first(500));
+  transfer.in.push(std::span(received).subspan(500));
+  std::vector<int> stripe_of(kBytes, -1);
+  while (!transfer.in.is_empty()) {
+    transfer.send_some(transfer.random() % 4, sent, stripe_of);
+    transfer.receive_some(transfer.random() % 4);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(received, sent);
+  ASSERT_EQ(transfer.widths.size(), kBytes / 42);
+  EXPECT_EQ(std::vector<size_t>(transfer.widths.begin(), transfer.widths.begin() + 9),
+            (std::vector<size_t>{1, 1, 1, 2, 2, 2, 4, 4, 4}));
+  for (size_t i = 0; i < kBytes / 42 * 42; i++) {
+    EXPECT_EQ(size_t(stripe_of[i]), i % 42 / 7 % transfer.widths[i / 42]) << i;
+  }
+}
+
+TEST(LaneTest, AWidthThatThereIsNotIsNoticed) {
+  for (std::byte told : {std::byte{0}, std::byte{3}}) {
+    Lane<std::span<std::byte>> lane(2, {}, nullptr);
+    std::byte room[4];
+    lane.push(room);
+    EXPECT_TRUE(lane.next(1).empty());
+    ASSERT_EQ(lane.next(0).size(), 1u);
+    lane.next(0)[0] = told;
+    lane.advance(0, 1);
+    EXPECT_TRUE(lane.is_broken());
+  }
+}
+
+// ---- widths ----
+
+// Sends stretches that take as long as `speed` says for their width, and returns the widths.
+std::vector<size_t> widths_of(WidthChoice& choice, int stretches, const std::function<double(size_t)>& seconds_for) {
+  std::vector<size_t> widths;
+  TimePoint now(1000s);
+  choice.resume(now);
+  for (int i = 0; i < stretches; i++) {
+    widths.push_back(choice.choose());
+    now += seconds(seconds_for(widths.back()));
+    choice.record(widths.back(), now);
+  }
+  return widths;
+}
+constexpr int kTries = 3 * WidthChoice::kTrial;  // of 1, 2 and 4
+
+TEST(WidthChoiceTest, TheFastestIsKept) {
+  WidthChoice choice(false);
+  choice.set_most(4);
+  auto widths = widths_of(choice, kTries + 20, [](size_t width) { return width == 2 ? 0.5 : 1.0; });
+  EXPECT_THAT(std::vector(widths.begin() + kTries, widths.end()), testing::Each(2u));
+}
+
+TEST(WidthChoiceTest, MoreConnectionsThatGainLittleAreNotUsed) {
+  WidthChoice choice(false);
+  choice.set_most(4);
+  auto widths = widths_of(choice, kTries + 20, [](size_t width) { return 1 - 0.02 * double(width); });
+  EXPECT_THAT(std::vector(widths.begin() + kTries, widths.end()), testing::Each(1u));
+}
+
+TEST(WidthChoiceTest, AllAreTriedAgainBecauseTheNetworkChanges) {
+  WidthChoice choice(false);
+  choice.set_most(4);
+  widths_of(choice, kTries + WidthChoice::kKept + 1, [](size_t) { return 1.0; });
+  auto widths = widths_of(choice, kTries + 20, [](size_t width) { return 1.0 / double(width); });
+  EXPECT_THAT(std::vector(widths.begin() + kTries, widths.end()), testing::Each(4u));
+}
+
+TEST(WidthChoiceTest, TimeWithNothingToSendDoesNotCount) {
+  WidthChoice choice(false);
+  choice.set_most(2);
+  TimePoint now(1000s);
+  for (int i = 0; i < 2 * WidthChoice::kTrial; i++) {
+    size_t width = choice.choose();
+    choice.resume(now);
+    now += 1s;
+    choice.pause(now);
+    if (width == 2) now += 60s;  // the user computes
+    choice.resume(now);
+    now += width == 2 ? 500ms : 1s;
+    choice.record(width, now);
+    choice.pause(now);
+  }
+  EXPECT_EQ(choice.choose(), 2u);
+}
+
+TEST(WidthChoiceTest, AGivenNumberIsNotQuestioned) {
+  WidthChoice choice(true);
+  choice.set_most(3);
+  EXPECT_FALSE(choice.is_open());
+  EXPECT_THAT(widths_of(choice, 20, [](size_t) { return 1.0; }), testing::Each(3u));
 }
 
 }  // namespace

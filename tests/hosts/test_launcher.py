@@ -67,7 +67,11 @@ def sessions(machine: Machine) -> set[int]:
     found = set()
     for pid in machine.pids():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith((b"sshd: /usr/sbin/sshd", b"/usr/sbin/sshd")):
+            if (
+                not pathlib.Path(f"/proc/{pid}/cmdline")
+                .read_bytes()
+                .startswith((b"sshd: /usr/sbin/sshd", b"/usr/sbin/sshd"))
+            ):
                 found.add(pid)
     return found
 
@@ -195,7 +199,9 @@ def test_agents_end_with_their_launcher(launch: Any, bed: Bed, keys: list[str]) 
     launcher = launch(
         "-np", "2", "--agents", "2", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], *python(STUBBORN)
     )
-    agents = [launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hosta", "hostb")]
+    agents = [
+        launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hosta", "hostb")
+    ]
     await_up(launcher, 2)
     for pid in of_command(bed["hosta"], b"--agents"):  # the launcher, and who watches over it
         os.kill(pid, signal.SIGKILL)
@@ -217,7 +223,11 @@ def test_keys_that_others_may_read_are_refused(launch: Any, keys: list[str]) -> 
 def ssh_config(directory: pathlib.Path, *lines: str) -> dict[str, str]:
     """A client whose user has configured nothing but where keys are."""
     config = directory / "config"
-    own = ["IdentityFile /etc/ssh/id_testbed", "GlobalKnownHostsFile /dev/null", f"UserKnownHostsFile {directory}/known"]
+    own = [
+        "IdentityFile /etc/ssh/id_testbed",
+        "GlobalKnownHostsFile /dev/null",
+        f"UserKnownHostsFile {directory}/known",
+    ]
     config.write_text("\n".join([*own, "LogLevel ERROR", *lines]) + "\n")
     return {"HOROVOD_SSH_COMMAND": f"ssh -F {config}"}
 
@@ -337,7 +347,7 @@ def test_a_lost_ssh_connection_is_a_lost_host(launch: Any, bed: Bed, whose: str)
     process = launch(*SPREAD, *python(STUBBORN))
     await_up(process, 4)
     if whose == "client":
-        victims = [pid for pid in of_command(bed["hosta"], b"ssh\0", b"\0hostb\0")]
+        victims = of_command(bed["hosta"], b"ssh\0", b"\0hostb\0")
     else:
         victims = of_command(bed["hostb"], b"sshd: root@notty")
     assert victims

@@ -71,7 +71,7 @@ def test_another_users_home_stays(hosts, run, python):
 def test_a_missing_directory_is_told(hosts, run, tmp_path, horovodrun):
     gone = tmp_path / "gone"
     gone.mkdir()
-    (hosts / "a.sh").write_text(f"rmdir {gone}; cd /; eval \"$1\"")
+    (hosts / "a.sh").write_text(f'rmdir {gone}; cd /; eval "$1"')
     result = run("-np", "1", "-H", "a:1", "pwd", cwd=gone)
     assert result.stdout == b"[0]<stdout>:/\n"
     assert f"a: there is no directory {gone}; the workers start in /".encode() in result.stderr
@@ -301,7 +301,7 @@ def test_a_terminal_shows_how_far_the_start_is(hosts, horovodrun):
     os.mkfifo(fifo)
     (hosts / "b.sh").write_text(f'read -r line <{fifo}; eval "$1"')
     master, slave = os.openpty()
-    with subprocess.Popen([horovodrun, "-np", "2", "-H", "a:1,b:1", "echo", "x"], stdout=slave, stderr=slave) as process:
+    with subprocess.Popen([horovodrun, "-np", "2", "-H", "a:1,b:1", "echo", "x"], stdout=slave, stderr=slave):
         os.close(slave)
         seen = b""
         while b"contacting hosts: 1 of 2 answer" not in seen:

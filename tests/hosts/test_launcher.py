@@ -40,6 +40,7 @@ while True:
     signal.pause()
 """
 WAIT = "import signal; print('up', flush=True); signal.pause()"
+SPREAD = ["-np", "4", "-H", "hosta:1,hostb:2,hostc:1"]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,11 @@ def sessions(machine: Machine) -> set[int]:
     found = set()
     for pid in machine.pids():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith((b"sshd: /usr/sbin/sshd", b"/usr/sbin/sshd")):
+            if (
+                not pathlib.Path(f"/proc/{pid}/cmdline")
+                .read_bytes()
+                .startswith((b"sshd: /usr/sbin/sshd", b"/usr/sbin/sshd"))
+            ):
                 found.add(pid)
     return found
 
@@ -183,7 +188,7 @@ def test_agents_come_in_any_order(launch: Any, keys: list[str], tls: tuple[str, 
 def test_an_agent_with_another_key_is_refused_and_disturbs_nothing(launch: Any, keys: list[str]) -> None:
     launcher = launch("-np", "1", "--agents", "1", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], "echo", "x")
     place = ["--rendezvous", "hosta:4711", "--start-timeout", "1"]
-    assert launcher.stderr.readline() == "horovodrun: waiting for 1 agents at 0.0.0.0:4711\n"
+    assert launcher.stderr.readline() == "horovodrun: waiting for 1 agent at 0.0.0.0:4711\n"
     _, err = finish(launch("--agent", *place, "--key-file", keys[1], on="hostb"), 1)
     assert "horovodrun --agent: the launcher has another key than we: " in err
     finish(launch("--agent", *place, "--key-file", keys[0], on="hostb"), 0)
@@ -195,7 +200,9 @@ def test_agents_end_with_their_launcher(launch: Any, bed: Bed, keys: list[str]) 
     launcher = launch(
         "-np", "2", "--agents", "2", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], *python(STUBBORN)
     )
-    agents = [launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hosta", "hostb")]
+    agents = [
+        launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hosta", "hostb")
+    ]
     await_up(launcher, 2)
     for pid in of_command(bed["hosta"], b"--agents"):  # the launcher, and who watches over it
         os.kill(pid, signal.SIGKILL)
@@ -211,13 +218,48 @@ def test_keys_that_others_may_read_are_refused(launch: Any, keys: list[str]) -> 
     assert f"chmod 600 {keys[0]}" in err
 
 
+def test_an_agent_too_many_leaves_with_the_others(launch: Any, keys: list[str]) -> None:
+    place = ["--rendezvous", "hosta:4711", "--key-file", keys[0]]
+    agents = [launch("--agent", *place, on=on) for on in ("hosta", "hostb")]
+    launcher = launch("-np", "1", "--agents", "2", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], "echo", "x")
+    assert finish(launcher, 0)[0] == "[0]<stdout>:x\n"
+    for agent in agents:
+        finish(agent, 0)
+
+
+def test_the_key_is_in_no_command_line_log_or_foreign_environment(launch: Any, bed: Bed) -> None:
+    process = launch(*SPREAD, "--verbose", "--log-level", "TRACE", "--tls", *python(WAIT))
+    await_up(process, 4)
+    pids = [pid for machine in bed for pid in machine.pids()]
+    secrets_ = set()
+    workers = [pid for pid in pids if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().endswith(WAIT.encode() + b"\0")]
+    workers = [pid for pid in workers if b"\0HOROVOD_RANK=" in pathlib.Path(f"/proc/{pid}/environ").read_bytes()]
+    assert len(workers) == 4
+    for pid in workers:
+        for variable in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if variable.startswith((b"_HOROVOD_SECRET_KEY=", b"_HOROVOD_TLS_IDENTITY=")):
+                secrets_.add(variable.partition(b"=")[2])
+    assert len(secrets_) == 2
+    for pid in pids:
+        for name in ("cmdline", "environ"):
+            text = pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
+            assert (name == "environ" and pid in workers) or not any(secret in text for secret in secrets_)
+    process.terminate()
+    out, err = finish(process, 143)
+    assert not any(secret.decode() in out + err for secret in secrets_)
+
+
 # ---- host keys
 
 
 def ssh_config(directory: pathlib.Path, *lines: str) -> dict[str, str]:
     """A client whose user has configured nothing but where keys are."""
     config = directory / "config"
-    own = ["IdentityFile /etc/ssh/id_testbed", "GlobalKnownHostsFile /dev/null", f"UserKnownHostsFile {directory}/known"]
+    own = [
+        "IdentityFile /etc/ssh/id_testbed",
+        "GlobalKnownHostsFile /dev/null",
+        f"UserKnownHostsFile {directory}/known",
+    ]
     config.write_text("\n".join([*own, "LogLevel ERROR", *lines]) + "\n")
     return {"HOROVOD_SSH_COMMAND": f"ssh -F {config}"}
 
@@ -285,8 +327,6 @@ def test_hosts_that_are_down_and_names_that_are_unknown(launch: Any, bed: Bed) -
 
 # ---- endings
 
-SPREAD = ["-np", "4", "-H", "hosta:1,hostb:2,hostc:1"]
-
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_job_on_all_hosts(launch: Any, bed: Bed, stop: signal.Signals) -> None:
@@ -337,7 +377,7 @@ def test_a_lost_ssh_connection_is_a_lost_host(launch: Any, bed: Bed, whose: str)
     process = launch(*SPREAD, *python(STUBBORN))
     await_up(process, 4)
     if whose == "client":
-        victims = [pid for pid in of_command(bed["hosta"], b"ssh\0", b"\0hostb\0")]
+        victims = of_command(bed["hosta"], b"ssh\0", b"\0hostb\0")
     else:
         victims = of_command(bed["hostb"], b"sshd: root@notty")
     assert victims

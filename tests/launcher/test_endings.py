@@ -11,6 +11,7 @@ import time
 import pytest
 from waiting import DEADLINE, RUNAWAY, STUBBORN, WAIT, started
 
+
 def test_success(run):
     result = run("-np", "3", "true")
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")

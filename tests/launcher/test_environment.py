@@ -150,7 +150,9 @@ def test_other_thread_pools_share_the_cores_too_and_it_is_said_once(run, python)
     code = f"import os; print(*(os.environ[name] for name in {names}))"
     share = str(max(1, len(os.sched_getaffinity(0)) // 2))
     result = run("-np", "2", "--verbose", *python(code), env=env)
-    assert sorted(result.stdout.decode().split("\n")[:2]) == [f"[{rank}]<stdout>:{share} {share} {share}" for rank in "01"]
+    assert sorted(result.stdout.decode().split("\n")[:2]) == [
+        f"[{rank}]<stdout>:{share} {share} {share}" for rank in "01"
+    ]
     assert result.stderr.decode().count(f"OMP_NUM_THREADS is {share} for each of the 2 workers on localhost") == 1
     assert run("-np", "2", "true", env=env).stderr == b""
 

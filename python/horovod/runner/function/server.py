@@ -116,6 +116,7 @@ class FunctionServer:
             with self._lock:
                 if connection in self._strangers:
                     self._strangers.remove(connection)
+            link.settimeout(channel.HANDSHAKE_SECONDS)
             worker = _introduction(link.receive())
             link.settimeout(None)  # the function takes as long as it takes
             link.send({"kind": "task", "paths": self._paths}, self._function)

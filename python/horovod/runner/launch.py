@@ -6,12 +6,12 @@ python -m horovod.runner -np 4 python train.py      # the same as horovodrun -np
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import horovod
 from horovod.common.util import gloo_built, mpi_built
@@ -20,6 +20,8 @@ from horovod.runner.common.util import config_parser
 from horovod.runner.function import reach
 from horovod.runner.function.call import call
 from horovod.runner.util import lsf
+
+_logger = logging.getLogger("horovod.runner")
 
 
 def run_commandline() -> NoReturn:
@@ -67,8 +69,19 @@ def run_program(arguments: Sequence[str], env: Mapping[str, str] | None = None) 
 
 
 def _run(args: Any) -> list[Any] | None:
-    """Run the job that `args`, of parse_args or _HorovodArgs, describes; the results by rank if it has a `run_func`."""
-    return _run_elastic(args) if is_elastic(args) else _start(args, args.num_proc)
+    """Run the job that `args`, of parse_args or _HorovodArgs, describes; the results by rank if it has a `run_func`.
+
+    ValueError if it asks for what is not there, such as MPI.
+    """
+    if is_elastic(args):
+        return _run_elastic(args)
+
+    def start() -> list[Any] | None:
+        return _start(args, args.num_proc)
+
+    # The program chooses in the same way; this only tells early, as an exception.
+    run = run_controller(args.use_gloo, start, args.use_mpi, start, args.use_jsrun, start, 2 if args.verbose else 0)
+    return cast("list[Any] | None", run)
 
 
 def _run_elastic(args: Any) -> list[Any] | None:
@@ -88,8 +101,7 @@ def _start(args: Any, count: int | None) -> list[Any] | None:
         return None
     listen, publish = reach.addresses(args)
     if reach.is_exposed(listen) and (args.tls or os.environ.get("HOROVOD_TLS", "0") not in ("", "0")):
-        text = "horovod.run authenticates the function and its results on their way, but does not encrypt them"
-        warnings.warn(text, RuntimeWarning, stacklevel=4)
+        _logger.warning("horovod.run authenticates the function and its results on their way; it does not encrypt them")
     return call(args.run_func, arguments, count, executable=args.executable, listen=listen, publish=publish)
 
 

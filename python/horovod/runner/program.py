@@ -180,9 +180,9 @@ class _Lines:
             return
         try:
             self._stream.write(text)
-            self._stream.flush()
         except Exception:
             self._stream = None  # nobody reads any more: no reason to end the training
+        _flush(self._stream)
 
 
 def replaced(stream: Any, original: Any, descriptor: int) -> bool:

@@ -22,6 +22,7 @@ from horovod.runner.function import channel
 from horovod.runner.function.task import KEY_VARIABLE, describe, pack, type_name, unpack
 
 CONNECT_SECONDS = 5.0  # per address and attempt
+PAUSE_SECONDS = 0.2  # before all addresses are tried again
 
 
 class Connection:
@@ -115,6 +116,7 @@ def _connect(addresses: list[str], port: int, key: bytes) -> channel.Channel:
         hopeless = all(isinstance(each, ConnectionRefusedError | channel.Refused) for each in failures)
         if hopeless or time.monotonic() >= deadline:
             _give_up(addresses, port, failures)
+        time.sleep(PAUSE_SECONDS)
 
 
 def _give_up(addresses: list[str], port: int, failures: list[OSError]) -> NoReturn:

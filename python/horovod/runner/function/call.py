@@ -60,6 +60,8 @@ def outcome(events: Sequence[Event], count: int | None, code: int, words: str) -
     results = {event.worker.rank: event for event in events}
     count = len(results) if count is None else count
     missing = [rank for rank in range(count) if rank not in results]
+    if not events and code != 0:
+        raise RuntimeError(_quoting("the job failed before a worker reported", words))
     if code != 0 or missing:
         reason = f"rank {missing[0]} ended without a result" if missing else f"horovodrun ended with exit code {code}"
         raise RuntimeError(_quoting(reason, words))

@@ -85,9 +85,9 @@ class FunctionServer:
                     self._threads.discard(thread)
 
         thread = threading.Thread(target=body, name="horovod.run", daemon=True)
-        with self._lock:
+        with self._lock:  # so that close() finds only threads that run
+            thread.start()
             self._threads.add(thread)
-        thread.start()
 
     def _accept(self, listener: socket.socket) -> None:
         while not self._closing.is_set():
@@ -105,7 +105,11 @@ class FunctionServer:
                 oldest = self._strangers.pop(0) if len(self._strangers) > MOST_STRANGERS else None
             if oldest is not None:
                 _shut_down(oldest)
-            self._start(self._serve, connection)
+            try:
+                self._start(self._serve, connection)
+            except RuntimeError as error:  # the system has no thread for it
+                self._forget(connection)
+                _logger.warning("horovod.run: cannot serve a connection: %s", error)
 
     def _serve(self, connection: socket.socket) -> None:
         worker: Worker | None = None
@@ -116,6 +120,7 @@ class FunctionServer:
             with self._lock:
                 if connection in self._strangers:
                     self._strangers.remove(connection)
+            link.settimeout(channel.HANDSHAKE_SECONDS)
             worker = _introduction(link.receive())
             link.settimeout(None)  # the function takes as long as it takes
             link.send({"kind": "task", "paths": self._paths}, self._function)
@@ -129,13 +134,16 @@ class FunctionServer:
         except Exception as error:  # such as too little memory for the result
             lost = describe(error)
         finally:
-            with self._lock:
-                self._open.discard(connection)
-                if connection in self._strangers:
-                    self._strangers.remove(connection)
-            connection.close()
+            self._forget(connection)
             if worker is not None:
                 self._take(Event(worker, "lost", reason=lost))
+
+    def _forget(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._open.discard(connection)
+            if connection in self._strangers:
+                self._strangers.remove(connection)
+        connection.close()
 
     def _take(self, event: Event) -> None:
         with self._lock:

@@ -19,7 +19,7 @@ constexpr Duration kBackSoon = std::chrono::milliseconds(1);
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
 constexpr int kTurnSpins = 2000;
 
-thread_local const Engine* driving_here = nullptr;  // the engine this thread drives
+constinit thread_local const Engine* driving_here = nullptr;  // the engine this thread drives
 
 int64_t ticks_of(TimePoint time) { return time.time_since_epoch().count(); }
 
@@ -63,9 +63,13 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
     return status;
   }
   if (wait_follows) return {};
-  // A driving thread looks for new tasks by itself, and once more after it has stopped driving.
+  // A driver that is awake looks for new tasks by itself, and once more after it has stopped driving.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (!turn_.is_taken() && !wake_pending_.exchange(true)) transport_->wake();
+  if (turn_.is_taken()) {
+    transport_->wake_driver();
+  } else if (!wake_pending_.exchange(true)) {
+    transport_->wake();
+  }
   return {};
 }
 
@@ -127,6 +131,7 @@ bool Engine::wait(const TaskRef& task, TimePoint until) {
       driver_waits_ = false;
       stop_driving(true);
     } else {
+      if (operations_->has_new()) transport_->wake_driver();  // what we wait for may be among them
       // The engine thread leaves soon when somebody waits: look a moment before sleeping.
       for (int i = 0; i < kTurnSpins && turn_.is_taken() && !done(); i++) {
         if (crowded_) {
@@ -261,13 +266,13 @@ void Engine::end(const Status& status) {
 }
 
 void Engine::on_done(Task& task) {
+  bool by_driver = driving_here == this;
   if (!task.operations.empty() && task.operations.front().request.kind == Kind::join) {
     joined_.store(false, std::memory_order_relaxed);
   }
   task.done.store(true, std::memory_order_seq_cst);
   if (task.on_done) task.on_done(task);
   // Wake the waiters that sleep; the driver sees it by itself, unless a backend's thread finished the task.
-  bool by_driver = driving_here == this;
   if (turn_.waiting() > (by_driver && driver_waits_ ? 1 : 0)) turn_.wake();
   if (!by_driver) transport_->wake();
 }

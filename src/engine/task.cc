@@ -7,34 +7,35 @@ namespace {
 
 constexpr size_t kMostSpares = 128;  // of a thread: as many as a burst of small tensors has in flight
 
-// Each thread has its own: who submits usually releases as well, and needs no lock for it.
-thread_local std::vector<std::unique_ptr<Task>> spares;
+// Each thread has its own: who submits usually releases as well, and needs no lock for it. At the end of the thread
+// they go; what gives a task back still later finds them gone.
+constinit thread_local bool spares_are_gone = false;
+struct Spares {
+  std::vector<std::unique_ptr<Task>> tasks;
+  ~Spares() { spares_are_gone = true; }
+};
+thread_local Spares spares;
 
-// Moves the memory of `used` to `fresh`, empty.
-template <class Container>
-void keep(Container& fresh, Container& used) {
-  fresh.swap(used);
-  fresh.clear();
-}
-
-// All fields are those of a new operation, also the ones that are added to it some day.
+// All fields become those of a new operation, also the ones that are added to it some day; these keep their memory.
 void renew(Operation& operation) {
-  Operation fresh;
-  keep(fresh.request.name, operation.request.name);
-  keep(fresh.request.shape, operation.request.shape);
-  keep(fresh.input.shape, operation.input.shape);
-  keep(fresh.output.shape, operation.output.shape);
-  keep(fresh.sent_rows, operation.sent_rows);
-  keep(fresh.received_rows, operation.received_rows);
-  operation = std::move(fresh);
+  std::string name = std::move(operation.request.name);
+  Shape shape = std::move(operation.request.shape), in = std::move(operation.input.shape),
+        out = std::move(operation.output.shape);
+  std::destroy_at(&operation);
+  std::construct_at(&operation);
+  name.clear(), shape.clear(), in.clear(), out.clear();
+  operation.request.name = std::move(name);
+  operation.request.shape = std::move(shape);
+  operation.input.shape = std::move(in);
+  operation.output.shape = std::move(out);
 }
 
 }  // namespace
 
 TaskRef make_task(size_t operations) {
-  if (operations == 1 && !spares.empty()) {
-    Task* task = spares.back().release();
-    spares.pop_back();
+  if (operations == 1 && !spares_are_gone && !spares.tasks.empty()) {
+    Task* task = spares.tasks.back().release();
+    spares.tasks.pop_back();
     return TaskRef(task);
   }
   auto task = std::make_unique<Task>();
@@ -45,13 +46,13 @@ TaskRef make_task(size_t operations) {
 // Groups are rare and large: they are not kept.
 void TaskRef::give_back(Task* task) {
   std::unique_ptr<Task> owner(task);
-  if (task->operations.size() != 1 || spares.size() >= kMostSpares) return;
+  if (task->operations.size() != 1 || spares_are_gone || spares.tasks.size() >= kMostSpares) return;
   renew(task->operations.front());
   task->handle = 0;
   task->on_done = nullptr;
   task->status = {};
   task->done.store(false, std::memory_order_relaxed);
-  spares.push_back(std::move(owner));
+  spares.tasks.push_back(std::move(owner));
 }
 
 }  // namespace hvd

@@ -263,6 +263,11 @@ void Transport::ring_rank(int32_t rank) { ring(group_.bells[static_cast<size_t>(
 
 void Transport::wake() { ring_rank(rank()); }
 
+// Who calls has published something before, with a fence in between; the driver says that it sleeps before it looks.
+void Transport::wake_driver() {
+  if (block_of(rank()).activity.load(std::memory_order_seq_cst) == Activity::blocked) wake();
+}
+
 void Transport::answer_bell() {
   silence(group_.bells[static_cast<size_t>(rank())]);
   check_peers();

@@ -1,7 +1,7 @@
 // Moves bytes between the ranks of one host through shared memory: small control messages up to the root and down from
 // it, and bulk data through Channels. Also the place where a rank waits: spin, yield, and only then sleep.
-// Thread rule: one caller at a time (the thread that drives), except wake(), abort(), failure() and the sleep of the
-// engine thread, which may overlap with a driving thread.
+// Thread rule: one caller at a time (the thread that drives), except wake(), wake_driver(), abort(), failure() and the
+// sleep of the engine thread, which may overlap with a driving thread.
 #pragma once
 
 #include <atomic>
@@ -99,6 +99,7 @@ class Transport {
   }
   void sleep(TimePoint until);  // engine thread, while it does not drive
   void wake();                  // ends a sleep or blocked wait of this process
+  void wake_driver();           // of this process, if it sleeps inside a wait
   void answer_bell();           // after sleep(): takes the event, looks at the peers
   // The same for a thread that is not the driver. False: the driver itself sleeps and the event is left to wake it.
   bool answer_bell_for_driver();

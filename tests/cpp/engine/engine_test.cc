@@ -150,6 +150,36 @@ TEST_P(Engines, AMismatchFailsThatTensorEverywhereAndNothingElse) {
   });
 }
 
+// One thread of rank 0 sleeps in a wait, driving; what another thread submits must be told to the others all the same,
+// because only then the first wait can end.
+TEST(EngineThreads, ASleepingDriverIsWokenForNewOperations) {
+  Config config = small_config();
+  config.yield_us = 0;  // sleep at once
+  for (bool wait_follows : {false, true}) {
+    run_engines(2, config, [&](Engine& engine) {
+      for (int round = 0; round < 30; round++) {
+        Floats late{{1.f}}, early{{1.f}};
+        auto finish_in_time = [&](Floats& tensor, const char* name) {
+          auto task = test::submit(engine, tensor.allreduce(name), wait_follows);
+          ASSERT_TRUE(task.ok()) << task.status().message();
+          ASSERT_TRUE(engine.wait(*task, Clock::now() + 20s)) << name << " was never announced";
+          EXPECT_TRUE((*task)->status.ok()) << (*task)->status.message();
+          engine.operations()->release((*task)->handle);
+        };
+        if (engine.world().rank == 1) {
+          finish_in_time(early, "early");
+          finish_in_time(late, "late");
+          continue;
+        }
+        std::thread sleeper([&] { finish_in_time(late, "late"); });
+        while (engine.operations()->in_flight() == 0) std::this_thread::yield();
+        finish_in_time(early, "early");
+        sleeper.join();
+      }
+    });
+  }
+}
+
 TEST_P(Engines, AGroupSharesOneHandle) {
   run_engines(GetParam(), small_config(), [](Engine& engine) {
     for (int round = 0; round < 3; round++) {

@@ -191,6 +191,17 @@ TEST(Tasks, TheLastOwnerMayBeAnotherThread) {
   EXPECT_FALSE(task);
 }
 
+// As a handler of exit() may be: it runs after the main thread's own objects are gone.
+TEST(Tasks, TheLastOwnerMayOutliveTheSparesOfItsThread) {
+  std::thread([] {
+    thread_local TaskRef outlives;  // made first, so destroyed after the spares, which the first task brings
+    outlives = TaskRef();
+    outlives = make_task(1);
+    outlives->operations[0].request.name = "a name that is too long to be stored in the string itself";
+    { TaskRef spare = make_task(1); }
+  }).join();
+}
+
 // Threads that take the turn, and others that only wait for it: nobody sleeps for ever, and no two have it.
 TEST(Turns, NobodyMissesAFreeTurn) {
   constexpr int kThreads = 4, kRounds = 2000;

@@ -10,7 +10,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -126,31 +128,49 @@ std::string read_output(Child& child) {
   return is_complete && ending_of(status).code() == 0 ? output : "";
 }
 
-Json ask_python(const std::string& python) {
+struct Found {
+  std::optional<std::string> version;  // of the framework; empty: there, but it does not say which
+  bool has_adapter = false;
+};
+
+struct PythonAnswer {
+  std::string version;
+  bool has_horovod = false;
+  std::map<std::string, Found> frameworks;  // by module
+};
+
+std::optional<PythonAnswer> read_answer(const std::string& text) try {
+  Json json = Json::parse(text);
+  PythonAnswer answer{json.at("python"), json.at("horovod"), {}};
+  for (const Framework& framework : kFrameworks) {
+    const Json& found = json.at("frameworks").at(framework.module);
+    Found& entry = answer.frameworks[framework.module];
+    if (!found.at(0).is_null()) entry.version = found.at(0).get<std::string>();
+    entry.has_adapter = found.at(1).get<bool>();
+  }
+  return answer;
+} catch (const Json::exception&) {  // a wrapper that is no Python, or one that prints something of its own
+  return std::nullopt;
+}
+
+std::optional<PythonAnswer> ask_python(const std::string& python) {
   std::vector<std::string> command{python, "-c", std::string(kScript)}, environment;
   for (const Framework& framework : kFrameworks)
     command.push_back(fmt::format("{}={}", framework.package, framework.module));
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
   auto child = spawn({.command = std::move(command), .environment = std::move(environment)});
-  if (!child.ok()) return nullptr;
-  Json answer = Json::parse(read_output(*child), nullptr, false);
-  return answer.is_discarded() ? Json(nullptr) : answer;
+  if (!child.ok()) return std::nullopt;
+  return read_answer(read_output(*child));
 }
 
-Json describe_frameworks(const Json& answer) {
+Json describe_frameworks(PythonAnswer answer) {
   Json list = Json::array();
   for (const Framework& framework : kFrameworks) {
-    Json version = nullptr;
-    bool has_adapter = false;
-    if (answer.is_object()) {
-      const Json& found = answer["frameworks"][framework.module];
-      version = found[0];
-      has_adapter = found[1].get<bool>();
-    }
+    const Found& found = answer.frameworks[framework.module];
     list.push_back({{"name", framework.name},
-                    {"available", has_adapter && !version.is_null()},
-                    {"version", version},
-                    {"adapter", has_adapter}});
+                    {"available", found.has_adapter && found.version},
+                    {"version", found.version ? Json(*found.version) : Json(nullptr)},
+                    {"adapter", found.has_adapter}});
   }
   return list;
 }
@@ -187,17 +207,18 @@ std::string layout(const Json& report) {
 
 BuildReport check_build(const std::string& program, bool json, bool verbose) {
   std::string python = find_python(program);
-  Json answer = python.empty() ? Json(nullptr) : ask_python(python);
+  std::optional<PythonAnswer> answer;
+  if (!python.empty()) answer = ask_python(python);
   Json report{{"version", HVD_VERSION}, {"python", nullptr}};
   std::string note;
-  if (answer.is_object()) {
-    report["python"] = {{"executable", python}, {"version", answer["python"]}};
-    if (!answer["horovod"].get<bool>()) note = fmt::format("{} does not find the package horovod", python);
+  if (answer) {
+    report["python"] = {{"executable", python}, {"version", answer->version}};
+    if (!answer->has_horovod) note = fmt::format("{} does not find the package horovod", python);
   } else {
     note = python.empty() ? "no Python beside horovodrun or in PATH, so frameworks were not looked for"
                           : fmt::format("{} could not say which frameworks there are", python);
   }
-  report["frameworks"] = describe_frameworks(answer);
+  report["frameworks"] = describe_frameworks(answer.value_or(PythonAnswer()));
   report["controllers"] = describe_parts(kControllers);
   report["operations"] = describe_parts(kOperations);
   std::string text = json ? report.dump(2) + "\n" : layout(report);

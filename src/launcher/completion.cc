@@ -37,32 +37,38 @@ void for_each_option(const Use& use) {  // row, names that mean the same, text
   }
 }
 
-// The words of a `case` pattern for all options whose values are completed in one way.
-std::string pattern(Values values, std::string_view choices = "") {
+// Names of options, for a `case` pattern.
+template <class Wanted>
+std::string names_where(std::string_view separator, const Wanted& is_wanted) {
   std::vector<std::string_view> names;
   for_each_option([&](const OptionRow& row, const auto& words, const std::string&) {
-    if (values_of(row) == values && choices_of(row) == choices) names.insert(names.end(), words.begin(), words.end());
+    if (is_wanted(row)) names.insert(names.end(), words.begin(), words.end());
   });
-  return joined(names, "|");
+  return joined(names, separator);
+}
+
+std::string with_values(std::string_view separator, size_t count) {
+  return names_where(separator, [&](const OptionRow& row) { return value_count(row) == count; });
+}
+
+std::string pattern(Values values) {
+  return names_where("|", [&](const OptionRow& row) { return values_of(row) == values; });
 }
 
 std::string bash() {
-  std::vector<std::string_view> names;
-  std::string with_choices;
-  for_each_option([&](const OptionRow& row, const auto& words, const std::string&) {
-    names.insert(names.end(), words.begin(), words.end());
-    if (values_of(row) == Values::words)
-      with_choices += fmt::format("    {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\") ;;\n",
-                                  joined(words, "|"), choices_of(row));
-  });
+  std::string choices;
+  for (const OptionRow& row : option_rows())
+    if (values_of(row) == Values::words && *row.group)
+      choices += fmt::format("    {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\") ;;\n",
+                             joined(words_of(row.names), "|"), choices_of(row));
   return fmt::format(
       R"(# bash completion of horovodrun; made by horovodrun --print-completion bash
 _horovodrun() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} i=1
   while ((i < COMP_CWORD)); do  # find the command; what follows completes as if it stood alone
     case ${{COMP_WORDS[i]}} in
-    {3}|{4}|{5}|{6}|{1}) ((i += 2)) ;;
-    --blacklist-cooldown-range) ((i += 3)) ;;
+    {0}) ((i += 2)) ;;
+    {1}) ((i += 3)) ;;
     -*) ((++i)) ;;
     *) break ;;
     esac
@@ -76,13 +82,13 @@ _horovodrun() {{
     return
   fi
   case ${{COMP_WORDS[COMP_CWORD - 1]}} in
-{0}    {3}) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+{2}    {3}) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
     {4}) compopt -o filenames; mapfile -t COMPREPLY < <(compgen -d -- "$word") ;;
     {5}) mapfile -t COMPREPLY < <(compgen -A hostname -- "$word") ;;
     {6}) ;;
     *)
       if [[ $word == -* ]]; then
-        mapfile -t COMPREPLY < <(compgen -W '{2}' -- "$word")
+        mapfile -t COMPREPLY < <(compgen -W '{7}' -- "$word")
       else
         mapfile -t COMPREPLY < <(compgen -c -- "$word")
       fi
@@ -91,8 +97,8 @@ _horovodrun() {{
 }}
 complete -F _horovodrun horovodrun
 )",
-      with_choices, "--bind-to|--log-level", joined(names, " "), pattern(Values::file), pattern(Values::folder),
-      pattern(Values::host), pattern(Values::text));
+      with_values("|", 1), with_values("|", 2), choices, pattern(Values::file), pattern(Values::folder),
+      pattern(Values::host), pattern(Values::text), names_where(" ", [](const OptionRow&) { return true; }));
 }
 
 std::string zsh_quoted(std::string_view text) {
@@ -145,11 +151,28 @@ std::string fish_quoted(std::string_view text) {
 }
 
 std::string fish() {
-  std::string text =
-      "# fish completion of horovodrun; made by horovodrun --print-completion fish\n"
-      "complete -c horovodrun -f -a '(__fish_complete_subcommand)'\n";
+  std::string text = fmt::format(
+      R"(# fish completion of horovodrun; made by horovodrun --print-completion fish
+function __horovodrun_before_command
+    set -l words (commandline -opc)[2..]
+    while set -q words[1]
+        switch $words[1]
+            case {0}
+                set -e words[1..2]
+            case {1}
+                set -e words[1..3]
+            case '-*'
+                set -e words[1]
+            case '*'
+                return 1
+        end
+    end
+end
+complete -c horovodrun -f -a '(__fish_complete_subcommand -- {0} {1})'
+)",
+      with_values(" ", 1), with_values(" ", 2));
   for_each_option([&](const OptionRow& row, const auto& names, const std::string& about) {
-    text += "complete -c horovodrun";
+    text += "complete -c horovodrun -n __horovodrun_before_command";
     for (std::string_view name : names) {
       if (name.starts_with("--")) {
         text += fmt::format(" -l {}", name.substr(2));

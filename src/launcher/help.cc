@@ -93,7 +93,7 @@ std::string help_text() {
 
 std::string man_page() {
   std::string page = fmt::format(
-      ".TH HOROVODRUN 1 \"\" \"Horovod {}\" \"User Commands\"\n"
+      ".TH HOROVODRUN 1 \"\" \"Horovod {}\" \"User Commands\"\n.nh\n"
       ".SH NAME\nhorovodrun \\- start a program once per rank and connect the ranks\n"
       ".SH SYNOPSIS\n.B {}\n"
       ".SH DESCRIPTION\n"

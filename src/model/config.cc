@@ -12,6 +12,7 @@
 
 #include "base/joined.h"
 #include "model/plan.h"
+#include "model/scheduler.h"
 
 namespace hvd {
 namespace {
@@ -71,7 +72,7 @@ constexpr Knob kKnobs[] = {
     {"HOROVOD_HOSTNAME", [](Config& c) -> Slot { return &c.hostname; }, {},
      "Name of this host; ranks with the same name share memory."},
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", [](Config& c) -> Slot { return &c.rendezvous_addr; }, {},
-     "Address of the rendezvous server; unset means a world of one process."},
+     "Address of the rendezvous server; unset means a world of one process, or what srun or mpirun tell."},
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", [](Config& c) -> Slot { return &c.rendezvous_port; }, {-1, 65535},
      "Port of the rendezvous server."},
     {"_HOROVOD_SECRET_KEY", [](Config& c) -> Slot { return HexKey{&c.secret_key}; }, {},
@@ -377,6 +378,7 @@ Result<Config> parse_config(const std::function<const char*(const char* name)>& 
     if (value == nullptr || *value == '\0') continue;  // `NAME= command` unsets in a shell's eyes
     if (!std::visit(Reader{value, knob.range}, knob.slot(config))) return bad_value(knob, value, config);
   }
+  if (Status status = place_by_scheduler(lookup, config); !status.ok()) return status;
   if (Status status = check_together(config); !status.ok()) return status;
   return config;
 }

@@ -19,7 +19,8 @@ struct Config {
   // Placement; the launcher sets these.
   int32_t rank = 0, size = 1, local_rank = 0, local_size = 1, cross_rank = 0, cross_size = 1;
   std::string hostname = "localhost";
-  std::string rendezvous_addr;  // empty: a world of one process
+  std::string job;              // names the job on this host where a scheduler, not the launcher, started the ranks
+  std::string rendezvous_addr;  // empty: a world of one process, or of one host by a scheduler
   int32_t rendezvous_port = -1;
   std::string secret_key;     // hex; the job's key
   double start_timeout = 30;  // seconds to form the world

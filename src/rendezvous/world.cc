@@ -5,7 +5,8 @@
 namespace hvd {
 
 Result<World> world_from_config(const Config& config, Generation generation) {
-  if (config.rendezvous_addr.empty()) {
+  bool is_one_host = config.local_size == config.size;
+  if (config.rendezvous_addr.empty() && (config.job.empty() || !is_one_host)) {
     if (config.size == 1) return World{.host = config.hostname, .generation = generation};
     return Status(
         Code::invalid_argument,
@@ -13,7 +14,6 @@ Result<World> world_from_config(const Config& config, Generation generation) {
                     "each other; start the job with horovodrun -np {}",
                     config.size, config.size));
   }
-  bool is_one_host = config.local_size == config.size;
   if (is_one_host && config.rank != config.local_rank) {
     return Status(Code::invalid_argument,
                   fmt::format("HOROVOD_RANK is {} but HOROVOD_LOCAL_RANK is {}: on one host they must be equal",
@@ -32,15 +32,16 @@ Result<World> world_from_config(const Config& config, Generation generation) {
                     "be the first rank of the first host",
                     config.rank, config.local_rank, config.cross_rank));
   }
-  return World{.rank = config.rank,
-               .size = config.size,
-               .local_rank = config.local_rank,
-               .local_size = config.local_size,
-               .cross_rank = config.cross_rank,
-               .cross_size = config.cross_size,
-               .host = config.hostname,
-               .job = fmt::format("{}:{}", config.rendezvous_addr, config.rendezvous_port),
-               .generation = generation};
+  return World{
+      .rank = config.rank,
+      .size = config.size,
+      .local_rank = config.local_rank,
+      .local_size = config.local_size,
+      .cross_rank = config.cross_rank,
+      .cross_size = config.cross_size,
+      .host = config.hostname,
+      .job = config.job.empty() ? fmt::format("{}:{}", config.rendezvous_addr, config.rendezvous_port) : config.job,
+      .generation = generation};
 }
 
 }  // namespace hvd

@@ -64,7 +64,9 @@ VALUES = [
     Value("--cycle-time-ms", "HOROVOD_CYCLE_TIME", "params.cycle_time_ms", _real),
     Value("--cache-capacity", "HOROVOD_CACHE_CAPACITY", "params.cache_capacity", _integer),
     Value("--autotune-log-file", "HOROVOD_AUTOTUNE_LOG", "autotune.log_file", _path, AUTOTUNE),
-    Value("--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "autotune.warmup_samples", _integer, AUTOTUNE),
+    Value(
+        "--autotune-warmup-samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "autotune.warmup_samples", _integer, AUTOTUNE
+    ),
     Value(
         "--autotune-steps-per-sample",
         "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE",
@@ -157,7 +159,11 @@ OTHERS: list[tuple[list[str], Callable[[random.Random], object] | None, str]] = 
     (["--reset-limit"], lambda rng: rng.randint(0, 9), "reset-limit"),
     (["--min-np", "--min-num-proc"], lambda rng: rng.randint(1, 2), "min-num-proc"),
     (["--max-np", "--max-num-proc"], lambda rng: rng.randint(4, 9), "max-num-proc"),
-    (["--blacklist-cooldown-range"], lambda rng: [rng.randint(1, 50), rng.randint(50, 3600)], "blacklist-cooldown-range"),
+    (
+        ["--blacklist-cooldown-range"],
+        lambda rng: [rng.randint(1, 50), rng.randint(50, 3600)],
+        "blacklist-cooldown-range",
+    ),
     (["--mpi-args"], lambda rng: rng.choice(["-x A", "--mca btl tcp"]), "mpi-args"),
     (["--binding-args"], lambda rng: "-bind-to none", "binding-args"),
 ]
@@ -176,9 +182,7 @@ class Line:
 def _without_needless(variables: dict[str, str]) -> dict[str, str]:
     needs = {row.variable: row.needs for row in [*VALUES, *PAIRS] if row.needs}
     return {
-        name: value
-        for name, value in variables.items()
-        if name not in needs or variables.get(needs[name], "0") != "0"
+        name: value for name, value in variables.items() if name not in needs or variables.get(needs[name], "0") != "0"
     }
 
 

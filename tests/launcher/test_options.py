@@ -24,7 +24,17 @@ def test_version_is_the_projects(run, option):
 def test_help_is_grouped_and_names_the_usage(run):
     text = run("--help").stdout.decode()
     assert "Usage: horovodrun [-np N] [OPTIONS] COMMAND" in text
-    for group in ("Job:", "Hosts:", "Output:", "Tuning:", "Autotuning:", "Timeline:", "Stalls:", "Log:", "Elastic jobs:"):
+    for group in (
+        "Job:",
+        "Hosts:",
+        "Output:",
+        "Tuning:",
+        "Autotuning:",
+        "Timeline:",
+        "Stalls:",
+        "Log:",
+        "Elastic jobs:",
+    ):
         assert f"\n{group}\n" in text
     assert max(map(len, text.splitlines())) <= 100
     assert "--log-hide-timestamp" not in text  # deprecated
@@ -114,7 +124,10 @@ WRONG = [
     (["-np", "2", "--mpi", "--jsrun", "true"], "--mpi and --jsrun exclude each other"),
     (["-np", "2", "--log-with-timestamp", "-prefix-timestamp", "true"], "exclude each other"),
     (["-np", "2", "--log-hide-timestamp", "--log-with-timestamp", "true"], "exclude each other"),
-    (["-np", "2", "--stall-check", "--no-stall-check", "true"], "--stall-check and --no-stall-check exclude each other"),
+    (
+        ["-np", "2", "--stall-check", "--no-stall-check", "true"],
+        "--stall-check and --no-stall-check exclude each other",
+    ),
     (["-np", "2", "--jsrun", "true"], "LSB_JOBID is not set"),
     (["-np", "2", "--verbose=1", "true"], "--verbose takes no value"),
     (["-np", "--verbose", "true"], "-np needs a value"),
@@ -202,9 +215,7 @@ def test_names_of_this_machine_are_one_host(run, second):
     assert sorted(result.stdout.decode().splitlines()) == [f"[{i}]<stdout>:localhost {i}/3 0/1" for i in range(3)]
 
 
-@pytest.mark.parametrize(
-    "hosts", ["localhost:", "localhost:x", "localhost:0", ":2", "a b:2", "localhost:1,", "::1:2"]
-)
+@pytest.mark.parametrize("hosts", ["localhost:", "localhost:x", "localhost:0", ":2", "a b:2", "localhost:1,", "::1:2"])
 def test_bad_hosts(run, hosts):
     refused(run("-np", "1", "-H", hosts, "true"), "bad host")
 

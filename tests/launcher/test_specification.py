@@ -5,7 +5,6 @@ import os
 import random
 
 import pytest
-
 from specification import PAIRS, VALUES, draw_line
 
 

@@ -52,7 +52,14 @@ def test_contents(wheel: pathlib.Path) -> None:
     assert {"horovod/__init__.py", "horovod/lib/libhorovod.so"} <= names
     assert f"horovod-{VERSION}.data/scripts/horovodrun" in names
     assert f"horovod-{VERSION}.dist-info/licenses/LICENSE" in names
-    strays = [name for name in names if not re.match(rf"horovod/|horovod-{VERSION}\.(data/scripts|dist-info)/", name)]
+    assert {name.partition(".data/data/")[2] for name in names if ".data/data/" in name} == {
+        "share/man/man1/horovodrun.1",
+        "share/bash-completion/completions/horovodrun",
+        "share/zsh/site-functions/_horovodrun",
+        "share/fish/vendor_completions.d/horovodrun.fish",
+    }
+    places = r"data/scripts|data/data/share|dist-info"
+    strays = [name for name in names if not re.match(rf"horovod/|horovod-{VERSION}\.({places})/", name)]
     assert strays == []
     assert [
         name for name in names if name.endswith((".a", ".o", ".cc", ".pyc")) or name.startswith("horovod/bin/")

@@ -1,0 +1,193 @@
+#include "model/scheduler.h"
+
+#include <fmt/core.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/nodelist.h"
+
+namespace hvd {
+namespace {
+
+constexpr int32_t kFirstPort = 20000, kPorts = 12000;  // below what Linux gives to clients
+
+Status bad(std::string text) { return {Code::invalid_argument, std::move(text)}; }
+
+class Environment {
+ public:
+  explicit Environment(const std::function<const char*(const char* name)>& lookup) : lookup_(lookup) {}
+
+  std::string text(const char* name) const {
+    const char* value = lookup_(name);
+    return value != nullptr ? value : "";
+  }
+  bool has(const char* name) const { return !text(name).empty(); }
+  bool has_all(std::initializer_list<const char*> names) const {
+    return std::all_of(names.begin(), names.end(), [&](const char* name) { return has(name); });
+  }
+
+  Status read(const char* name, int32_t& number) const {
+    std::string value = text(name);
+    auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (!value.empty() && error == std::errc{} && end == value.data() + value.size() && number >= 0) return {};
+    return bad(value.empty() ? fmt::format("{} is not set, but other variables of its kind are", name)
+                             : fmt::format("{}={} is not a number", name, value));
+  }
+
+ private:
+  const std::function<const char*(const char* name)>& lookup_;
+};
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> buffer{};
+  return ::gethostname(buffer.data(), buffer.size() - 1) == 0 && buffer[0] != '\0' ? buffer.data() : "localhost";
+}
+
+// Ranks that are consecutive on each host, as many on each: all that can be known without asking the others. Another
+// order is noticed by some rank, here.
+Status place_between_hosts(std::string_view launcher, Config& c) {
+  if (c.local_size == c.size) return {};
+  if (c.local_size < 1 || c.size % c.local_size != 0 || c.rank % c.local_size != c.local_rank) {
+    return bad(fmt::format(
+        "{} gave rank {} of {} the place {} of {} on its host; ranks must be consecutive on each host and as many on "
+        "each. Start the job with horovodrun, or map ranks by slot",
+        launcher, c.rank, c.size, c.local_rank, c.local_size));
+  }
+  c.cross_rank = c.rank / c.local_size;
+  c.cross_size = c.size / c.local_size;
+  if (!c.rendezvous_addr.empty() && !c.secret_key.empty()) return {};
+  return bad(fmt::format(
+      "{} started {} processes on several hosts, but does not say where they can meet. Export "
+      "HOROVOD_GLOO_RENDEZVOUS_ADDR (an address of the first host), HOROVOD_GLOO_RENDEZVOUS_PORT (a free port "
+      "there) and _HOROVOD_SECRET_KEY (openssl rand -hex 32) to all of them, or start the job with horovodrun",
+      launcher, c.size));
+}
+
+Status place_by_open_mpi(const Environment& environment, Config& c) {
+  for (const Status& status :
+       {environment.read("OMPI_COMM_WORLD_RANK", c.rank), environment.read("OMPI_COMM_WORLD_SIZE", c.size),
+        environment.read("OMPI_COMM_WORLD_LOCAL_RANK", c.local_rank),
+        environment.read("OMPI_COMM_WORLD_LOCAL_SIZE", c.local_size)}) {
+    if (!status.ok()) return status;
+  }
+  // Open MPI 5 has the first, version 4 the others; the folder has the process id of mpirun in its name.
+  c.job = fmt::format("ompi/{}/{}/{}", environment.text("PMIX_NAMESPACE"), environment.text("OMPI_MCA_ess_base_jobid"),
+                      environment.text("OMPI_MCA_orte_jobfam_session_dir"));
+  return place_between_hosts("mpirun", c);
+}
+
+// The process that started the ranks of this host, which tells jobs apart where nothing else does: MPICH's proxy. A
+// script may stand between it and us.
+pid_t find_proxy() {
+  pid_t parent = ::getppid();
+  for (pid_t pid = parent; pid > 1;) {
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string text;
+    std::getline(file, text, '\0');
+    size_t begin = text.find('('), end = text.rfind(')');
+    if (begin == std::string::npos || end == std::string::npos || end + 4 > text.size()) break;
+    if (text.substr(begin + 1, end - begin - 1).starts_with("hydra")) return pid;
+    pid = 0;
+    std::from_chars(text.data() + end + 4, text.data() + text.size(), pid);
+  }
+  return parent;
+}
+
+Status place_by_pmi(const Environment& environment, Config& c) {
+  for (const Status& status : {environment.read("PMI_RANK", c.rank), environment.read("PMI_SIZE", c.size)}) {
+    if (!status.ok()) return status;
+  }
+  if (c.size == 1) return {};
+  for (const Status& status :
+       {environment.read("MPI_LOCALRANKID", c.local_rank), environment.read("MPI_LOCALNRANKS", c.local_size)}) {
+    if (!status.ok()) return status;
+  }
+  c.job = fmt::format("pmi/{}", find_proxy());
+  return place_between_hosts("mpirun", c);
+}
+
+bool is_slurm_step(const Environment& environment) {
+  // A batch script has SLURM_PROCID too, but is no task of a step.
+  return environment.has_all({"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
+                              "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE"});
+}
+
+// Slurm may offer PMI to its own tasks: then it knows more than PMI does.
+bool is_pmi_of_slurm(const Environment& environment) {
+  return is_slurm_step(environment) && environment.text("PMI_RANK") == environment.text("SLURM_PROCID") &&
+         environment.text("PMI_SIZE") == environment.text("SLURM_STEP_NUM_TASKS");
+}
+
+// Where the tasks of a step on several hosts meet: on its first node, at a port that follows from job and step.
+Status meet_by_slurm(const Environment& environment, int32_t job, int32_t step, Config& c) {
+  if (c.secret_key.empty()) {
+    return bad(fmt::format(
+        "srun started {} tasks on several hosts, and they have no key to recognise each other by. Put this line before "
+        "srun: export _HOROVOD_SECRET_KEY=$(openssl rand -hex 32)",
+        c.size));
+  }
+  if (c.rendezvous_addr.empty()) {
+    auto nodes = expand_nodelist(environment.text("SLURM_STEP_NODELIST"));
+    if (!nodes.ok()) return nodes.status();
+    c.rendezvous_addr = (*nodes)[0];
+  }
+  if (c.rendezvous_port <= 0)
+    c.rendezvous_port = kFirstPort + static_cast<int32_t>((int64_t{job} * 37 + step) % kPorts);
+  return {};
+}
+
+Status place_by_slurm(const Environment& environment, Config& c) {
+  int32_t job = 0, step = 0, node = 0;
+  for (const Status& status :
+       {environment.read("SLURM_PROCID", c.rank), environment.read("SLURM_STEP_NUM_TASKS", c.size),
+        environment.read("SLURM_LOCALID", c.local_rank), environment.read("SLURM_NODEID", node),
+        environment.read("SLURM_JOB_ID", job)}) {
+    if (!status.ok()) return status;
+  }
+  if (c.size == 1) {  // also the shell of salloc, whose other variables tell of the whole allocation
+    c.rank = c.local_rank = 0;
+    return {};
+  }
+  if (Status status = environment.read("SLURM_STEP_ID", step); !status.ok()) return status;
+  auto tasks = expand_counts(environment.text("SLURM_STEP_TASKS_PER_NODE"));
+  if (!tasks.ok()) return tasks.status();
+  if (static_cast<size_t>(node) >= tasks->size()) {
+    return bad(fmt::format("SLURM_NODEID={}, but SLURM_STEP_TASKS_PER_NODE={} names {} nodes", node,
+                           environment.text("SLURM_STEP_TASKS_PER_NODE"), tasks->size()));
+  }
+  auto has_peer = [&](int count) { return count > c.local_rank; };
+  c.local_size = (*tasks)[static_cast<size_t>(node)];
+  c.cross_rank = static_cast<int32_t>(std::count_if(tasks->begin(), tasks->begin() + node, has_peer));
+  c.cross_size = static_cast<int32_t>(std::count_if(tasks->begin(), tasks->end(), has_peer));
+  c.job = fmt::format("slurm/{}.{}", job, step);
+  return c.local_size == c.size ? Status() : meet_by_slurm(environment, job, step, c);
+}
+
+}  // namespace
+
+Status place_by_scheduler(const std::function<const char*(const char* name)>& lookup, Config& config) {
+  Environment environment(lookup);
+  if (environment.has("HOROVOD_RANK") || environment.has("HOROVOD_SIZE")) return {};
+  Status (*place)(const Environment&, Config&) = nullptr;
+  if (environment.has("OMPI_COMM_WORLD_RANK") || environment.has("OMPI_COMM_WORLD_SIZE")) {
+    place = place_by_open_mpi;
+  } else if ((environment.has("PMI_RANK") || environment.has("PMI_SIZE")) && !is_pmi_of_slurm(environment)) {
+    place = place_by_pmi;
+  } else if (is_slurm_step(environment)) {
+    place = place_by_slurm;
+  }
+  if (place == nullptr) return {};
+  if (Status status = place(environment, config); !status.ok()) return status;
+  if (config.size > 1 && !environment.has("HOROVOD_HOSTNAME")) config.hostname = host_name();
+  return {};
+}
+
+}  // namespace hvd

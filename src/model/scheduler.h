@@ -1,0 +1,18 @@
+// The place of a process that srun or mpirun started without horovodrun, from the variables that Open MPI, PMI (MPICH,
+// Intel MPI) and Slurm set. HOROVOD_RANK and HOROVOD_SIZE win over all of them, then come Open MPI, PMI and Slurm: an
+// mpirun inside an allocation uses srun to start its own daemons.
+// Thread rule: pure function of the environment and this host.
+#pragma once
+
+#include <functional>
+
+#include "base/status.h"
+#include "model/config.h"
+
+namespace hvd {
+
+// Fills in placement, host name and job of `config`, which has what HOROVOD_* say; and where to meet, if the scheduler
+// tells. Does nothing when no scheduler is recognised.
+Status place_by_scheduler(const std::function<const char*(const char* name)>& lookup, Config& config);
+
+}  // namespace hvd

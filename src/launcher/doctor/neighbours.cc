@@ -50,8 +50,10 @@ class Calls {
       call.attempt.error = ip.status().message();
       return;
     }
-    call.attempt.is_own =
-        std::any_of(ours_.begin(), ours_.end(), [&](const InterfaceAddress& own) { return own.ip == *ip; });
+    call.attempt.is_own = std::any_of(ours_.begin(), ours_.end(), [&](InterfaceAddress own) {
+      own.ip.scope = 0;  // as it was published
+      return own.ip == *ip;
+    });
     call.endpoints = order_for_connecting({{{*ip, address.port}, address.interface}}, ours_);
   }
 
@@ -75,6 +77,7 @@ class Calls {
  private:
   bool start(Call& call, int32_t rank) {
     call.began = Clock::now();
+    if (!call.attempt.error.empty()) return false;
     if (call.began >= deadline_) call.attempt.error = "not tried: there was no time left (--start-timeout)";
     if (call.endpoints.empty()) call.attempt.error = "not tried: no interface here leads to it";
     if (!call.attempt.error.empty()) return false;

@@ -68,7 +68,7 @@ class Agent : public HostEvents {
     is_empty_ = true;
     link_.send(AgentEmpty{});
   }
-  void on_lost(std::string_view) override {}
+  void on_lost(std::string_view, bool) override {}
 
  private:
   bool is_over() const {

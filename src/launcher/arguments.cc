@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "launcher/closest.h"
+#include "launcher/mistake.h"
 
 namespace hvd {
 namespace {
@@ -33,8 +34,6 @@ std::vector<Name> all_names() {
 
 bool is_hidden(const Name& name) { return !*name.row->group; }
 
-Status bad(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
-
 Status unknown_option(const std::vector<Name>& names, std::string_view word) {
   std::vector<std::string_view> candidates;
   for (const Name& name : names)
@@ -42,7 +41,7 @@ Status unknown_option(const std::vector<Name>& names, std::string_view word) {
   std::string_view near = closest(word, candidates);
   std::string text = fmt::format("unknown option {}", word);
   if (!near.empty()) text += fmt::format("; did you mean {}?", near);
-  return bad(std::move(text));
+  return mistake(std::move(text));
 }
 
 // -n4, -np4, -Hlocalhost: the longest single-dash name that starts the word. A number must look like one, so that a
@@ -64,7 +63,7 @@ Result<Name> complete(const std::vector<Name>& names, std::string_view word) {
   for (const Name& name : names) {
     if (!name.text.starts_with(word) || is_hidden(name)) continue;
     if (found && (found->row != name.row || found->is_opposite != name.is_opposite))
-      return bad(fmt::format("{} could be {} or {}", word, found->text, name.text));
+      return mistake(fmt::format("{} could be {} or {}", word, found->text, name.text));
     if (!found) found = &name;
   }
   if (!found) return unknown_option(names, word);
@@ -111,13 +110,13 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
     GivenOption given{&row, resolved->name.is_opposite, std::string(word.substr(0, resolved->length)), {}};
     size_t wanted = value_count(row);
     if (resolved->length < word.size()) {
-      if (wanted == 0) return bad(fmt::format("{} takes no value", given.spelling));
+      if (wanted == 0) return mistake(fmt::format("{} takes no value", given.spelling));
       word.remove_prefix(resolved->length + (word[resolved->length] == '=' ? 1 : 0));
       given.values.emplace_back(word);
     }
     while (given.values.size() < wanted) {
       if (next == words.end() || is_name(names, *next))
-        return bad(fmt::format("{} needs {}", given.spelling, wanted == 1 ? "a value" : "two values"));
+        return mistake(fmt::format("{} needs {}", given.spelling, wanted == 1 ? "a value" : "two values"));
       given.values.push_back(*next++);
     }
     arguments.options.push_back(std::move(given));

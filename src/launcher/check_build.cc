@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr Duration kPatience = std::chrono::seconds(20);  // for Python, on a slow network disk
+constexpr Duration kPythonPatience = std::chrono::seconds(20);  // for Python, on a slow network disk
 
 struct Framework {
   const char* name;
@@ -39,8 +39,8 @@ struct Part {
 };
 
 // Gloo is upstream's name for what is built in here: no MPI, shared memory and TCP.
-constexpr Part kControllers[] = {{"MPI", false}, {"Gloo", true}};
-constexpr Part kOperations[] = {{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", false}, {"Gloo", true}};
+constexpr Part kControllerParts[] = {{"MPI", false}, {"Gloo", true}};
+constexpr Part kOperationParts[] = {{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", false}, {"Gloo", true}};
 
 // Prints {"python": .., "horovod": bool, "frameworks": {module: [version or null, has adapter]}}. The folder that we
 // are started in is not searched. A distribution may have another name than its module, as tensorflow-cpu.
@@ -155,8 +155,8 @@ BuildReport check_build(const std::string& program, bool json, bool verbose) {
                           : fmt::format("{} could not say which frameworks there are", python);
   }
   report["frameworks"] = describe_frameworks(answer.value_or(PythonAnswer()));
-  report["controllers"] = describe_parts(kControllers);
-  report["operations"] = describe_parts(kOperations);
+  report["controllers"] = describe_parts(kControllerParts);
+  report["operations"] = describe_parts(kOperationParts);
   std::string text = json ? report.dump(2) + "\n" : layout(report);
   return {.text = verbose && !json ? "\n" + text : text, .note = std::move(note)};
 }

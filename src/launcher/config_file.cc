@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/closest.h"
+#include "launcher/mistake.h"
 
 namespace hvd {
 namespace {
@@ -38,8 +39,8 @@ class Document {
     yaml_parser_set_input_file(&parser_, file);
     loaded_ = yaml_parser_load(&parser_, &document_) != 0;
     if (loaded_) return {};
-    return Status(Code::invalid_argument, fmt::format("{}:{}: {}", path, parser_.problem_mark.line + 1,
-                                                      parser_.problem ? parser_.problem : "this is not YAML"));
+    return mistake(fmt::format("{}:{}: {}", path, parser_.problem_mark.line + 1,
+                               parser_.problem ? parser_.problem : "this is not YAML"));
   }
 
   yaml_node_t* root() { return yaml_document_get_root_node(&document_); }
@@ -68,7 +69,7 @@ bool is_null(const yaml_node_t& node) {
 Status read_mapping(Document& document, yaml_node_t& mapping, const std::string& section, const std::string& path,
                     std::vector<Entry>& entries) {
   auto bad = [&](const yaml_node_t& node, std::string_view text) {
-    return Status(Code::invalid_argument, fmt::format("{}:{}: {}", path, line_of(node), text));
+    return mistake(fmt::format("{}:{}: {}", path, line_of(node), text));
   };
   if (mapping.type != YAML_MAPPING_NODE) return bad(mapping, "expected KEY: VALUE");
   for (auto* pair = mapping.data.mapping.pairs.start; pair < mapping.data.mapping.pairs.top; ++pair) {
@@ -110,7 +111,7 @@ std::optional<bool> read_bool(const Entry& entry) {
   return std::nullopt;
 }
 
-std::string_view key_of(const OptionRow& row) {
+std::string_view config_key_of(const OptionRow& row) {
   std::string_view key = row.config_key;
   return key.starts_with('!') ? key.substr(1) : key;
 }
@@ -118,7 +119,7 @@ std::string_view key_of(const OptionRow& row) {
 std::string unknown_key(const std::string& key) {
   std::vector<std::string_view> known{kController};
   for (const OptionRow& row : option_rows())
-    if (*row.config_key) known.push_back(key_of(row));
+    if (*row.config_key) known.push_back(config_key_of(row));
   std::string_view near = closest(key, known);
   return near.empty() ? fmt::format("unknown key {}", key) : fmt::format("unknown key {}; did you mean {}?", key, near);
 }
@@ -128,11 +129,11 @@ Status apply(const Entry& entry, const std::string& path, CommandLine& line, std
   if (entry.key == kController) {
     controller = entry.value;
     if (controller == "gloo" || controller == "mpi") return {};
-    return Status(Code::invalid_argument, fmt::format("{} controller {}: expected gloo or mpi", place, controller));
+    return mistake(fmt::format("{} controller {}: expected gloo or mpi", place, controller));
   }
   auto rows = option_rows();
   auto row = std::find_if(rows.begin(), rows.end(),
-                          [&](const OptionRow& one) { return *one.config_key && key_of(one) == entry.key; });
+                          [&](const OptionRow& one) { return *one.config_key && config_key_of(one) == entry.key; });
   if (row == rows.end()) {
     line.warnings.push_back(fmt::format("{} {}", place,
                                         entry.key == kIgnored ? "logging.hide_timestamp is not read; use "
@@ -143,7 +144,7 @@ Status apply(const Entry& entry, const std::string& path, CommandLine& line, std
   std::string source = fmt::format("{} {}", place, entry.key);
   if (!std::holds_alternative<Switch>(row->target)) return set_option(*row, false, {entry.value}, source, line);
   auto on = read_bool(entry);
-  if (!on) return Status(Code::invalid_argument, fmt::format("{} {}: expected true or false", source, entry.value));
+  if (!on) return mistake(fmt::format("{} {}: expected true or false", source, entry.value));
   bool is_inverted = *row->config_key == '!';
   return set_option(*row, *on == is_inverted, {}, source, line);
 }

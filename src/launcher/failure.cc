@@ -73,6 +73,7 @@ std::string describe(const Failure& failure, TimePoint began) {
                          describe(failure.ended.ending), when);
     case Failure::Kind::not_started:
       return fmt::format("rank {} on {} was not started: {}", failure.rank, failure.host, failure.reason);
+    case Failure::Kind::host_stuck:
     case Failure::Kind::host_lost: return fmt::format("lost host {}: {}, {}", failure.host, failure.reason, when);
   }
   return "";
@@ -89,6 +90,7 @@ std::string hint_for(const Failure& failure, const std::vector<std::string_view>
       if (failure.reason.find("No such file or directory") != std::string::npos)
         return fmt::format("is it installed on {}, at the same place as here?", failure.host);
       return "";
+    case Failure::Kind::host_stuck:
     case Failure::Kind::host_lost:
       return "the host, its network or the agent there is gone; what ran on it ends as soon as it notices";
   }

@@ -12,10 +12,11 @@
 namespace hvd {
 
 struct Failure {
-  enum class Kind { exit, signal, not_started, host_lost };
+  // In the order of how likely each is the cause of the others.
+  enum class Kind { host_stuck, exit, signal, not_started, host_lost };
   Kind kind = Kind::exit;
   std::string host;
-  int rank = -1;  // not of host_lost
+  int rank = -1;  // not of hosts
   pid_t pid = -1;
   Ended ended;         // of exit and signal
   std::string reason;  // of the others

@@ -66,6 +66,28 @@ std::string troff(std::string_view text) {
   return escaped.starts_with('.') || escaped.starts_with('\'') ? "\\&" + escaped : escaped;
 }
 
+std::string quoted_names(std::string_view names, std::string_view value) {
+  std::string text;
+  for (std::string_view name : words_of(names)) {
+    if (!text.empty()) text += ", ";
+    text += name == words_of(names).back() && !value.empty() ? fmt::format("`{} {}`", name, value)
+                                                             : fmt::format("`{}`", name);
+  }
+  return text;
+}
+
+std::string variable_of(const OptionRow& row) {
+  if (const auto* tunable = std::get_if<Tunable>(&row.target)) return fmt::format("`{}`", tunable->variable);
+  if (const auto* one = std::get_if<Switch>(&row.target)) return fmt::format("`{}`", one->variable);
+  return "";
+}
+
+std::string key_of(const OptionRow& row) {
+  std::string_view key = row.config_key;
+  if (key.empty()) return "";
+  return key.starts_with('!') ? fmt::format("`{}`, inverted", key.substr(1)) : fmt::format("`{}`", key);
+}
+
 template <class Append>
 void for_each_group(const Append& append) {
   for (const char* group : option_groups()) {
@@ -115,6 +137,24 @@ std::string man_page() {
       "job.\n"
       ".SH EXAMPLES\n.nf\nhorovodrun \\-np 4 python train.py \\-\\-epochs 3\n"
       "horovodrun \\-H node1:4,node2:4 python train.py\n.fi\n";
+  return page;
+}
+
+std::string markdown_page() {
+  std::string page =
+      "# The options of horovodrun\n\n"
+      "*What can be said on the command line and in the configuration file?*\n"
+      "Printed by `horovodrun --print-markdown` from the table in `src/launcher/option_table.cc`; change it there.\n"
+      "[launcher.md](launcher.md) explains how they play together.\n";
+  for_each_group([&](std::string_view group, const auto& rows) {
+    page += fmt::format("\n## {}\n\n| Option | Variable of the workers | Key of `--config-file` | Meaning |\n", group);
+    page += "| --- | --- | --- | --- |\n";
+    for (const OptionRow* row : rows) {
+      std::string names = quoted_names(row->names, row->value);
+      if (*row->opposite) names += " / " + quoted_names(row->opposite, "");
+      page += fmt::format("| {} | {} | {} | {} |\n", names, variable_of(*row), key_of(*row), row->text);
+    }
+  });
   return page;
 }
 

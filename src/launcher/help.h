@@ -1,4 +1,4 @@
-// --help and the man page, made from the option table. Thread rule: pure functions.
+// --help, the man page and docs/options.md, made from the option table. Thread rule: pure functions.
 #pragma once
 
 #include <string>
@@ -7,5 +7,6 @@ namespace hvd {
 
 std::string help_text();
 std::string man_page();  // troff
+std::string markdown_page();
 
 }  // namespace hvd

@@ -52,7 +52,8 @@ class HostEvents {
   virtual void on_ended(int rank, const Ended& ended) = 0;
   virtual void on_notice(std::string_view text) = 0;  // worth telling the user
   virtual void on_empty() = 0;                        // after stop() or kill(): no process is left, no output to come
-  virtual void on_lost(std::string_view reason) = 0;  // the host is out of reach, and with it all it ran
+  // The host is out of reach, and with it all it ran. Not `is_cause`: it was told to stop, and did not.
+  virtual void on_lost(std::string_view reason, bool is_cause) = 0;
 
  protected:
   ~HostEvents() = default;

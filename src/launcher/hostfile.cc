@@ -7,6 +7,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "launcher/mistake.h"
 #include "launcher/number.h"
 
 namespace hvd {
@@ -14,8 +15,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 using ReadLine = std::function<Result<Host>(const Words&)>;
-
-Status bad(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
 
 // The words of a line without its comment; spaces around '=' do not count.
 Words words_of_line(std::string_view line) {
@@ -43,10 +42,10 @@ Result<std::vector<Host>> read_lines(const std::string& path, const ReadLine& re
     if (words.empty()) continue;
     auto host = read_line(words);
     Status status = host.ok() ? merge_host(hosts, std::move(*host)) : host.status();
-    if (!status.ok()) return bad(fmt::format("{}:{}: {}", path, number, status.message()));
+    if (!status.ok()) return mistake(fmt::format("{}:{}: {}", path, number, status.message()));
   }
   if (file.bad()) return system_error("cannot read the host file", path);
-  if (hosts.empty()) return bad(fmt::format("{}: there is no host in it", path));
+  if (hosts.empty()) return mistake(fmt::format("{}: there is no host in it", path));
   return hosts;
 }
 
@@ -63,9 +62,9 @@ Result<Host> read_user_line(const Words& words) {
     std::string_view key = word.substr(0, equals);
     if (key == "max_slots" || key == "max-slots") continue;
     if (!is_slots_key(key) || equals == word.size())
-      return bad(fmt::format("'{}' is not understood; expected HOST slots=N", word));
+      return mistake(fmt::format("'{}' is not understood; expected HOST slots=N", word));
     auto checked = parse_host(fmt::format("slots:{}", word.substr(equals + 1)));
-    if (!checked.ok()) return bad(fmt::format("'{}': expected a number of slots, 1 or more", word));
+    if (!checked.ok()) return mistake(fmt::format("'{}': expected a number of slots, 1 or more", word));
     host->slots = checked->slots;
   }
   return host;
@@ -81,7 +80,7 @@ Result<std::vector<Host>> read_nodefile(const std::string& path) {
 
 Result<std::vector<Host>> read_pe_hostfile(const std::string& path) {
   return read_lines(path, [](const Words& words) -> Result<Host> {
-    if (words.size() < 2) return bad("expected HOST SLOTS");
+    if (words.size() < 2) return mistake("expected HOST SLOTS");
     return parse_host(fmt::format("{}:{}", words[0], words[1]));
   });
 }

@@ -9,6 +9,7 @@
 
 #include "base/joined.h"
 #include "launcher/local_names.h"
+#include "launcher/mistake.h"
 #include "launcher/number.h"
 
 namespace hvd {
@@ -30,7 +31,7 @@ bool is_ipv6(std::string_view text) {
 }
 
 Status bad_host(std::string_view text, std::string_view why) {
-  return Status(Code::invalid_argument, fmt::format("bad host '{}': {}", text, why));
+  return mistake(fmt::format("bad host '{}': {}", text, why));
 }
 
 }  // namespace

@@ -60,9 +60,12 @@ void Job::HostState::on_ended(int rank, const Ended& ended) {
             .ended = ended});
 }
 
-void Job::HostState::on_notice(std::string_view text) { job.screen_.say(fmt::format("{}: {}", name, text)); }
+void Job::HostState::on_notice(std::string_view text) {
+  notice = text;
+  job.screen_.say(fmt::format("{}: {}", name, text));
+}
 
-void Job::HostState::on_lost(std::string_view reason) {
+void Job::HostState::on_lost(std::string_view reason, bool is_cause) {
   bool had_workers = false;
   for (Worker& worker : job.workers_) {
     if (worker.host != this) continue;
@@ -70,8 +73,8 @@ void Job::HostState::on_lost(std::string_view reason) {
     worker.is_over = true;
     for (RankOutput& stream : worker.streams) stream.end(job.screen_);
   }
-  if (had_workers || !is_empty)
-    job.fail({.kind = Failure::Kind::host_lost, .host = name, .reason = std::string(reason)});
+  Failure::Kind kind = is_cause ? Failure::Kind::host_lost : Failure::Kind::host_stuck;
+  if (had_workers || !is_empty) job.fail({.kind = kind, .host = name, .reason = std::string(reason)});
   is_empty = true;
 }
 

@@ -45,7 +45,7 @@ class Job {
     void on_ended(int rank, const Ended& ended) override;
     void on_notice(std::string_view text) override;
     void on_empty() override { is_empty = true; }
-    void on_lost(std::string_view reason) override;
+    void on_lost(std::string_view reason, bool is_cause) override;
 
     Job& job;
     std::string name;

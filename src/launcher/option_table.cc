@@ -6,6 +6,7 @@
 #include <climits>
 
 #include "base/joined.h"
+#include "launcher/mistake.h"
 #include "launcher/number.h"
 
 namespace hvd {
@@ -207,13 +208,14 @@ constexpr OptionRow kRows[] = {
      .target = Text{&CommandLine::binding_args}, .text = "how mpirun or jsrun bind processes to cores"},
 
     {.names = "--print-man", .group = kHidden, .target = Flag{&CommandLine::wants_man_page}, .text = ""},
+    {.names = "--print-markdown", .group = kHidden, .target = Flag{&CommandLine::wants_markdown}, .text = ""},
     {.names = "--print-completion", .value = "SHELL", .group = kHidden,
      .target = Choice{&CommandLine::completion_shell, "bash zsh fish"}, .text = ""},
 };
 // clang-format on
 
 Status expected(std::string_view source, std::string_view text, std::string_view what) {
-  return Status(Code::invalid_argument, fmt::format("{} {}: expected {}", source, text, what));
+  return mistake(fmt::format("{} {}: expected {}", source, text, what));
 }
 
 std::vector<std::string_view> split_at_commas(std::string_view text) {
@@ -238,7 +240,7 @@ struct Setter {
     return {};
   }
   Status operator()(const Text& target) const {
-    if (values[0].empty()) return Status(Code::invalid_argument, fmt::format("{}: its value is empty", source));
+    if (values[0].empty()) return mistake(fmt::format("{}: its value is empty", source));
     line.*target.field = values[0];
     return {};
   }

@@ -20,7 +20,7 @@ struct CommandLine : Options {
   std::optional<int> np;
   std::string hosts_text, hostfile, config_file;
   bool dry_run = false;
-  bool wants_man_page = false;
+  bool wants_man_page = false, wants_markdown = false;
   std::string completion_shell;
 };
 
@@ -59,14 +59,14 @@ struct Switch {  // the same: 1, or 0 by the opposite
 struct Does {
   Options::Action action;
 };
-using Target = std::variant<Flag, Text, Choice, Number, Bounds, Names, Tunable, Switch, Does>;
+using OptionTarget = std::variant<Flag, Text, Choice, Number, Bounds, Names, Tunable, Switch, Does>;
 
 struct OptionRow {
   const char* names;          // separated by spaces; messages use the last
   const char* opposite = "";  // of a switch
   const char* value = "";     // placeholder; empty: a flag
   const char* group;          // a title of --help; empty: hidden
-  Target target;
+  OptionTarget target;
   const char* text;
   const char* config_key = "";  // path in the configuration file; a leading '!' means that its bool is inverted
   const char* excludes = "";    // of the options with the same word here, one at most may be given

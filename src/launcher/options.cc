@@ -13,6 +13,7 @@
 #include "launcher/dry_run.h"
 #include "launcher/help.h"
 #include "launcher/hostfile.h"
+#include "launcher/mistake.h"
 #include "launcher/number.h"
 #include "launcher/option_table.h"
 
@@ -20,8 +21,6 @@ namespace hvd {
 namespace {
 
 using Action = Options::Action;
-
-Status bad(std::string text) { return Status(Code::invalid_argument, std::move(text)); }
 
 // Of the options that exclude each other, and of a switch's two sides, one may be given.
 Status check_exclusion(const std::vector<GivenOption>& given) {
@@ -31,7 +30,7 @@ Status check_exclusion(const std::vector<GivenOption>& given) {
       bool is_rival =
           one->row != other->row && *one->row->excludes && std::string_view(one->row->excludes) == other->row->excludes;
       if (is_opposed || is_rival)
-        return bad(fmt::format("{} and {} exclude each other", other->spelling, one->spelling));
+        return mistake(fmt::format("{} and {} exclude each other", other->spelling, one->spelling));
     }
   return {};
 }
@@ -80,14 +79,14 @@ void complete_variables(CommandLine& line, const Lookup& lookup) {
 }
 
 Status too_few_slots(int wanted, int64_t slots, const std::string& whose) {
-  return bad(fmt::format("{} processes requested, but {} {} slot{}; add slots or lower -np", wanted, whose, slots,
-                         slots == 1 ? "" : "s"));
+  return mistake(fmt::format("{} processes requested, but {} {} slot{}; add slots or lower -np", wanted, whose, slots,
+                             slots == 1 ? "" : "s"));
 }
 
 // Fills in hosts and num_proc.
 Status find_hosts(CommandLine& line, const Lookup& lookup) {
   if (!line.host_discovery_script.empty() || line.agents) {
-    if (!line.np) return bad("how many ranks? -np is required");
+    if (!line.np) return mistake("how many ranks? -np is required");
     line.num_proc = *line.np;
     return {};
   }
@@ -107,7 +106,7 @@ Status find_hosts(CommandLine& line, const Lookup& lookup) {
     } else if (line.np || line.action == Action::doctor) {
       line.hosts = {{.name = "localhost", .slots = line.np.value_or(1)}};
     } else {
-      return bad("how many ranks? -np is required");
+      return mistake("how many ranks? -np is required");
     }
   }
   int64_t slots = std::accumulate(line.hosts.begin(), line.hosts.end(), int64_t{0},
@@ -119,10 +118,10 @@ Status find_hosts(CommandLine& line, const Lookup& lookup) {
 
 Status check_elastic(const CommandLine& line) {
   int most = line.max_num_proc.value_or(line.num_proc), least = line.min_num_proc.value_or(line.num_proc);
-  if (least > line.num_proc) return bad(fmt::format("--min-np {} is more than -np {}", least, line.num_proc));
-  if (most < line.num_proc) return bad(fmt::format("--max-np {} is less than -np {}", most, line.num_proc));
+  if (least > line.num_proc) return mistake(fmt::format("--min-np {} is more than -np {}", least, line.num_proc));
+  if (most < line.num_proc) return mistake(fmt::format("--max-np {} is less than -np {}", most, line.num_proc));
   if (line.host_discovery_script.empty() && line.hosts.size() < 2)
-    return bad("an elastic job needs two hosts or more: -H a:2,b:2, or --host-discovery-script");
+    return mistake("an elastic job needs two hosts or more: -H a:2,b:2, or --host-discovery-script");
   return {};
 }
 
@@ -144,23 +143,24 @@ Status check_rendezvous(const std::string& text) {
   auto host = parse_host(text.substr(0, colon));
   auto port = colon == std::string::npos ? std::nullopt : read_number<uint16_t>(text.substr(colon + 1));
   if (!host.ok() || !host->user.empty() || port.value_or(0) == 0)
-    return bad(fmt::format("--rendezvous {}: expected HOST:PORT, as in node1:4000 or [fd00::1]:4000", text));
+    return mistake(fmt::format("--rendezvous {}: expected HOST:PORT, as in node1:4000 or [fd00::1]:4000", text));
   return {};
 }
 
 // What holds between options, apart from hosts and numbers.
 Status check_together(const CommandLine& line, const Lookup& lookup) {
   bool is_report = line.action == Action::check_build || line.action == Action::doctor;
-  if (line.json && !is_report) return bad("--json goes with --check-build or --doctor");
+  if (line.json && !is_report) return mistake("--json goes with --check-build or --doctor");
   if (!line.rendezvous.empty()) {
     if (Status status = check_rendezvous(line.rendezvous); !status.ok()) return status;
-    if (!line.agent && !line.agents) return bad("--rendezvous goes with --agent or --agents");
+    if (!line.agent && !line.agents) return mistake("--rendezvous goes with --agent or --agents");
   }
-  if (!line.key_file.empty() && !line.agent && !line.agents) return bad("--key-file goes with --agent or --agents");
-  if (line.agent && line.agents) return bad("--agent and --agents exclude each other");
-  if (line.agent && line.rendezvous.empty()) return bad("--agent needs --rendezvous HOST:PORT");
-  if (line.agent && !line.command.empty()) return bad("--agent takes no command: the launcher names it");
-  if (line.jsrun && !lookup("LSB_JOBID")) return bad("--jsrun works inside a job of LSF only (LSB_JOBID is not set)");
+  if (!line.key_file.empty() && !line.agent && !line.agents) return mistake("--key-file goes with --agent or --agents");
+  if (line.agent && line.agents) return mistake("--agent and --agents exclude each other");
+  if (line.agent && line.rendezvous.empty()) return mistake("--agent needs --rendezvous HOST:PORT");
+  if (line.agent && !line.command.empty()) return mistake("--agent takes no command: the launcher names it");
+  if (line.jsrun && !lookup("LSB_JOBID"))
+    return mistake("--jsrun works inside a job of LSF only (LSB_JOBID is not set)");
   return {};
 }
 
@@ -172,6 +172,7 @@ Status show(CommandLine& line, std::string text) {
 
 Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, const Lookup& lookup) {
   if (line.wants_man_page) return show(line, man_page());
+  if (line.wants_markdown) return show(line, markdown_page());
   if (!line.completion_shell.empty()) return show(line, completion(line.completion_shell));
   if (line.action == Action::show_help) return show(line, help_text());
   if (line.action == Action::show_version) return {};
@@ -183,7 +184,7 @@ Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, c
     line.action = Action::agent;
     return {};
   }
-  if (line.action == Action::run && line.command.empty()) return bad("no command given");
+  if (line.action == Action::run && line.command.empty()) return mistake("no command given");
   if (Status status = find_hosts(line, lookup); !status.ok()) return status;
   if (is_elastic(line)) {
     if (Status status = check_elastic(line); !status.ok()) return status;

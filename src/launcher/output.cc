@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kLongestHeldLine = 1 << 20;
 constexpr size_t kTailBytes = 8 << 10;
+constexpr size_t kSlack = 1 << 20;  // written bytes that a console keeps before it moves the rest
 
 std::string asctime_now() {
   time_t now = ::time(nullptr);
@@ -106,7 +107,12 @@ Result<Console> Console::to_file(const std::string& path) {
 }
 
 void Console::append(std::string_view bytes) {
-  if (!lost_) pending_.append(bytes);
+  if (lost_) return;
+  if (written_ > pending_.size() / 2 && written_ > kSlack) {  // a reader that is slow all the time never empties it
+    pending_.erase(0, written_);
+    written_ = 0;
+  }
+  pending_.append(bytes);
 }
 
 void Console::flush() {

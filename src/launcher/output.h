@@ -58,7 +58,7 @@ class Console {
   int fd() const { return fd_.get(); }
 
  private:
-  static constexpr size_t kFull = 1 << 20;
+  static constexpr size_t kFull = 32 << 20;  // a terminal that is held for a while holds up nobody
   explicit Console(UniqueFd fd) : fd_(std::move(fd)) {}
 
   UniqueFd fd_;

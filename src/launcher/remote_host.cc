@@ -80,7 +80,7 @@ void RemoteHost::look() {
   if (is_over) return lose(broken_);
   if (Clock::now() < give_up_) return;
   if (!broken_.empty()) return lose(broken_);
-  lose(has_left_ ? "its agent did not leave" : "its agent did not stop the workers in time");
+  lose(has_left_ ? "its agent did not leave" : "its agent did not stop the workers in time", false);
 }
 
 bool RemoteHost::receive() {
@@ -115,15 +115,15 @@ void RemoteHost::take(const AgentMessage& message) {
 }
 
 // The last line of what ssh or the agent said on stderr is usually the reason.
-void RemoteHost::lose(std::string_view reason) {
+void RemoteHost::lose(std::string_view reason, bool is_cause) {
   is_gone_ = true;
-  if (!contact_.ssh) return has_left_ ? void() : events_.on_lost(reason);
+  if (!contact_.ssh) return has_left_ ? void() : events_.on_lost(reason, is_cause);
   contact_.ssh->kill();
   if (has_left_) return;
   std::string_view said = contact_.ssh->said();
   said = said.substr(0, said.find_last_not_of(" \t\r\n") + 1);
   said = said.substr(said.find_last_of("\r\n") + 1);
-  events_.on_lost(said.empty() ? std::string(reason) : fmt::format("{} ({})", reason, said));
+  events_.on_lost(said.empty() ? std::string(reason) : fmt::format("{} ({})", reason, said), is_cause);
 }
 
 }  // namespace hvd

@@ -31,7 +31,7 @@ class RemoteHost : public HostRunner {
  private:
   bool receive();  // false: there is nothing more for now
   void take(const AgentMessage& message);
-  void lose(std::string_view reason);
+  void lose(std::string_view reason, bool is_cause = true);
   void grant();
 
   HostEvents& events_;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "launcher/mistake.h"
 #include "launcher/number.h"
 
 namespace hvd {
@@ -40,9 +41,7 @@ bool is_on(const Variables& variables, std::string_view name) {
 }
 
 Result<std::string> tunable_value(TunableKind kind, const std::string& text, std::string_view source) {
-  auto expected = [&](std::string_view what) {
-    return Status(Code::invalid_argument, fmt::format("{} {}: expected {}", source, text, what));
-  };
+  auto expected = [&](std::string_view what) { return mistake(fmt::format("{} {}: expected {}", source, text, what)); };
   switch (kind) {
     case TunableKind::count:
       if (!is_count(text)) return expected("a whole number, 0 or more");

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -66,7 +67,11 @@ def sessions(machine: Machine) -> set[int]:
     found = set()
     for pid in machine.pids():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if not pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith((b"sshd: /usr/sbin/sshd", b"/usr/sbin/sshd")):
+            if (
+                not pathlib.Path(f"/proc/{pid}/cmdline")
+                .read_bytes()
+                .startswith((b"sshd: /usr/sbin/sshd", b"/usr/sbin/sshd"))
+            ):
                 found.add(pid)
     return found
 
@@ -80,6 +85,15 @@ def assert_nothing_left(*machines: Machine) -> None:
                 names = [pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
                 raise AssertionError(f"left on {machine.name}: {names}")
             time.sleep(0.02)
+
+
+def of_command(machine: Machine, *words: bytes) -> list[int]:
+    found = []
+    for pid in machine.pids():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if all(word in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for word in words):
+                found.append(pid)
+    return found
 
 
 @pytest.fixture
@@ -106,9 +120,12 @@ def finish(process: subprocess.Popen[str], code: int) -> tuple[str, str]:
 
 def await_up(process: subprocess.Popen[str], count: int) -> None:
     assert process.stdout
-    for _ in range(count):
-        line = process.stdout.readline()
-        assert line.endswith("up\n"), line + (process.stderr.read() if process.stderr else "")
+    end = time.monotonic() + DEADLINE
+    seen = ""
+    while seen.count("up\n") < count:
+        assert select.select([process.stdout], [], [], max(0, end - time.monotonic()))[0], seen
+        seen += (part := os.read(process.stdout.fileno(), 4096).decode())
+        assert part, seen + (process.stderr.read() if process.stderr else "")
 
 
 # ---- starts
@@ -182,9 +199,12 @@ def test_agents_end_with_their_launcher(launch: Any, bed: Bed, keys: list[str]) 
     launcher = launch(
         "-np", "2", "--agents", "2", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], *python(STUBBORN)
     )
-    agents = [launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hostb", "hostc")]
+    agents = [
+        launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hosta", "hostb")
+    ]
     await_up(launcher, 2)
-    launcher.kill()
+    for pid in of_command(bed["hosta"], b"--agents"):  # the launcher, and who watches over it
+        os.kill(pid, signal.SIGKILL)
     for agent in agents:
         _, err = finish(agent, 1)
         assert "horovodrun --agent: the launcher is gone: " in err
@@ -203,7 +223,11 @@ def test_keys_that_others_may_read_are_refused(launch: Any, keys: list[str]) -> 
 def ssh_config(directory: pathlib.Path, *lines: str) -> dict[str, str]:
     """A client whose user has configured nothing but where keys are."""
     config = directory / "config"
-    own = ["IdentityFile /etc/ssh/id_testbed", "GlobalKnownHostsFile /dev/null", f"UserKnownHostsFile {directory}/known"]
+    own = [
+        "IdentityFile /etc/ssh/id_testbed",
+        "GlobalKnownHostsFile /dev/null",
+        f"UserKnownHostsFile {directory}/known",
+    ]
     config.write_text("\n".join([*own, "LogLevel ERROR", *lines]) + "\n")
     return {"HOROVOD_SSH_COMMAND": f"ssh -F {config}"}
 
@@ -318,21 +342,12 @@ def test_a_killed_launcher_leaves_nothing(launch: Any, bed: Bed, code: str) -> N
     assert_nothing_left(*bed)
 
 
-def of_command(machine: Machine, *words: bytes) -> list[int]:
-    found = []
-    for pid in machine.pids():
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if all(word in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for word in words):
-                found.append(pid)
-    return found
-
-
 @pytest.mark.parametrize("whose", ["client", "server"])
 def test_a_lost_ssh_connection_is_a_lost_host(launch: Any, bed: Bed, whose: str) -> None:
     process = launch(*SPREAD, *python(STUBBORN))
     await_up(process, 4)
     if whose == "client":
-        victims = [pid for pid in of_command(bed["hosta"], b"ssh\0", b"\0hostb\0")]
+        victims = of_command(bed["hosta"], b"ssh\0", b"\0hostb\0")
     else:
         victims = of_command(bed["hostb"], b"sshd: root@notty")
     assert victims

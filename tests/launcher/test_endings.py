@@ -1,5 +1,6 @@
 """However a job ends, its processes end with it and the user learns why."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import time
 
 import pytest
 from waiting import DEADLINE, RUNAWAY, STUBBORN, WAIT, started
+
 
 def test_success(run):
     result = run("-np", "3", "true")
@@ -148,3 +150,55 @@ def test_stopped_reader_does_not_hold_up_the_end(horovodrun, python):
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=DEADLINE) == 130
         assert workers.gone()
+
+
+def test_a_missing_module_is_hinted_at(run, python):
+    err = run("-np", "1", *python("import no_such_module")).stderr.decode()
+    assert "Hint: Python on this host does not find the module no_such_module: " in err
+
+
+def test_a_kill_that_nobody_explains_is_hinted_at(run):
+    err = run("-np", "1", "sh", "-c", "kill -9 $$").stderr.decode()
+    assert "Hint: horovodrun did not send this SIGKILL; " in err
+
+
+@contextlib.contextmanager
+def memory_group(limit):
+    """A control group with so much memory, or a skip where none can be made."""
+    for parent, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = pathlib.Path(parent, f"horovod-test-{os.getpid()}")
+        with contextlib.suppress(OSError):
+            group.mkdir()
+            try:
+                (group / name).write_text(str(limit))
+                yield group
+                return
+            finally:
+                group.rmdir()
+    pytest.skip("no control group for memory can be made here")
+
+
+def test_the_kernels_kill_for_lack_of_memory_is_named(horovodrun, python):
+    code = "import os\nif os.environ['HOROVOD_RANK'] == '1': data = b'x' * (1 << 30)\nimport signal; signal.pause()"
+    with memory_group(300 << 20) as group:
+        command = ["sh", "-c", 'echo $$ >"$0/cgroup.procs"; exec "$@"', str(group), horovodrun, "-np", "2"]
+        result = subprocess.run([*command, *python(code)], capture_output=True, timeout=DEADLINE)
+    assert result.returncode == 1
+    assert b"rank 1 on localhost failed" in result.stderr
+    assert b"Hint: the kernel killed it because memory ran out" in result.stderr
+
+
+def test_the_cause_among_ranks_that_end_together(horovodrun, python, tmp_path):
+    """The killed one is named, although the other, which fails for it, may be heard of first."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    code = f"""
+import os, signal, sys
+if os.environ["HOROVOD_RANK"] == "0":
+    open({str(fifo)!r}).read()
+    sys.exit(1)
+writer = open({str(fifo)!r}, "w")
+os.kill(os.getpid(), signal.SIGSEGV)
+"""
+    result = subprocess.run([horovodrun, "-np", "2", *python(code)], capture_output=True, timeout=DEADLINE)
+    assert re.search(rb"horovodrun: rank 1 on localhost failed: pid \d+, killed by SIGSEGV", result.stderr)

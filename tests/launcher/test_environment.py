@@ -142,3 +142,29 @@ def test_a_switch_cannot_be_on_and_off(run):
 
 def test_deprecated_spelling_warns(run):
     assert b"deprecated" in run("-np", "1", "--log-hide-timestamp", "true").stderr
+
+
+def test_other_thread_pools_share_the_cores_too_and_it_is_said_once(run, python):
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    env = {name: value for name, value in os.environ.items() if name not in names}
+    code = f"import os; print(*(os.environ[name] for name in {names}))"
+    share = str(max(1, len(os.sched_getaffinity(0)) // 2))
+    result = run("-np", "2", "--verbose", *python(code), env=env)
+    assert sorted(result.stdout.decode().split("\n")[:2]) == [
+        f"[{rank}]<stdout>:{share} {share} {share}" for rank in "01"
+    ]
+    assert result.stderr.decode().count(f"OMP_NUM_THREADS is {share} for each of the 2 workers on localhost") == 1
+    assert run("-np", "2", "true", env=env).stderr == b""
+
+
+def test_binding_to_cores(run, python):
+    code = "import os; print(*sorted(os.sched_getaffinity(0)))"
+    own = sorted(os.sched_getaffinity(0))
+    for kind, expected in (("none", own), ("core", None), ("numa", None)):
+        result = run("-np", "2", "--bind-to", kind, *python(code))
+        ranks = [[int(cpu) for cpu in line.partition(b":")[2].split()] for line in sorted(result.stdout.splitlines())]
+        assert all(ranks) and set(ranks[0] + ranks[1]) <= set(own)
+        if expected:
+            assert ranks == [expected, expected]
+        if kind == "core":
+            assert sorted(ranks[0] + ranks[1]) == own or len(own) == 1

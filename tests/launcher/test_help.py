@@ -1,5 +1,6 @@
 """The man page and the shell completions, made by the program and used as the tools use them."""
 
+import pathlib
 import re
 import shutil
 import subprocess
@@ -103,3 +104,8 @@ def test_man_page(run, options):
         assert re.search(rf"(?m)^{section}$", text)
     shown = re.sub(r"-\n\s+", "-", text)  # what was broken at a dash
     assert [name for name in options if name not in shown] == []
+
+
+def test_the_page_of_the_options_is_up_to_date(run):
+    page = pathlib.Path(__file__).resolve().parents[2] / "docs/options.md"
+    assert run("--print-markdown").stdout.decode() == page.read_text(), "horovodrun --print-markdown > docs/options.md"

@@ -71,7 +71,7 @@ def test_another_users_home_stays(hosts, run, python):
 def test_a_missing_directory_is_told(hosts, run, tmp_path, horovodrun):
     gone = tmp_path / "gone"
     gone.mkdir()
-    (hosts / "a.sh").write_text(f"rmdir {gone}; cd /; eval \"$1\"")
+    (hosts / "a.sh").write_text(f'rmdir {gone}; cd /; eval "$1"')
     result = run("-np", "1", "-H", "a:1", "pwd", cwd=gone)
     assert result.stdout == b"[0]<stdout>:/\n"
     assert f"a: there is no directory {gone}; the workers start in /".encode() in result.stderr
@@ -161,13 +161,12 @@ def test_a_signal_while_hosts_are_contacted(hosts, horovodrun):
         assert process.returncode == 128 + signal.SIGTERM
 
 
-def test_two_hundred_and_fifty_six_hosts(hosts, run, tmp_path):
-    """Each agent is two processes here, and every fake ssh a Python: it takes a while, but never more than 32 at a time."""
+def test_two_hundred_and_fifty_six_hosts(hosts, horovodrun):
+    """Each takes a few processes here, so it takes a while; never more than 32 are being contacted."""
     names = [f"n{number}" for number in range(256)]
-    result = run(
-        "-np", "256", "-H", ",".join(f"{name}:1" for name in names), "--start-timeout", "300",
-        "sh", "-c", "echo $FAKE_HOST", timeout=300,
-    )  # fmt: skip
+    where = ",".join(f"{name}:1" for name in names)
+    command = [horovodrun, "-np", "256", "-H", where, "--start-timeout", "300", "sh", "-c", "echo $FAKE_HOST"]
+    result = subprocess.run(command, capture_output=True, timeout=300)
     assert result.returncode == 0, result.stderr
     lines = [line.partition(":")[2] for line in result.stdout.decode().splitlines()]
     assert sorted(lines) == sorted(names)
@@ -292,3 +291,27 @@ def test_a_command_that_is_not_on_a_host(hosts, run):
     text = result.stderr.decode()
     assert re.match(r"horovodrun: rank \d on [ab] was not started: cannot run /no/such/program: No such file", text)
     assert "Hint: is it installed on " in text
+
+
+# ---- the line on a terminal
+
+
+def test_a_terminal_shows_how_far_the_start_is(hosts, horovodrun):
+    fifo = hosts / "fifo"
+    os.mkfifo(fifo)
+    (hosts / "b.sh").write_text(f'read -r line <{fifo}; eval "$1"')
+    master, slave = os.openpty()
+    with subprocess.Popen([horovodrun, "-np", "2", "-H", "a:1,b:1", "echo", "x"], stdout=slave, stderr=slave):
+        os.close(slave)
+        seen = b""
+        while b"contacting hosts: 1 of 2 answer" not in seen:
+            seen += os.read(master, 4096)
+        fifo.write_text("go\n")
+        with contextlib.suppress(OSError):  # how a terminal says that nobody has it open
+            while part := os.read(master, 4096):
+                seen += part
+    os.close(master)
+    shown = [line.rpartition(b"\r\x1b[K")[2] for line in seen.split(b"\r\n")]  # what stays on the screen
+    assert sorted(line for line in shown if line.startswith(b"[")) == [b"[0]<stdout>:x", b"[1]<stdout>:x"]
+    assert b"starting: 2 hosts, " in seen
+    assert not any(b"contacting" in line or b"starting" in line for line in shown)

@@ -32,6 +32,10 @@ TEST(Failure, ALostHostIsTheCauseOfAll) {
   EXPECT_EQ(find_cause({failed(Kind::exit, 3), failed(Kind::signal, 1), failed(Kind::host_lost, -1)}).rank, -1);
 }
 
+TEST(Failure, AHostThatDoesNotStopIsNotTheCauseOfTheStop) {
+  EXPECT_EQ(find_cause({failed(Kind::exit, 3), failed(Kind::host_stuck, -1)}).rank, 3);
+}
+
 TEST(Failure, IsDescribedWithPlaceAndTime) {
   TimePoint began{std::chrono::seconds(10)};
   EXPECT_EQ(describe(failed(Kind::exit, 3, 4), began), "rank 3 on b failed: pid 7, exit code 4, 2.0 s after the start");

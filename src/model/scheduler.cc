@@ -106,8 +106,16 @@ Status place_by_pmi(const Environment& environment, Config& c) {
     if (!status.ok()) return status;
   }
   if (c.size == 1) return {};
-  for (const Status& status :
-       {environment.read("MPI_LOCALRANKID", c.local_rank), environment.read("MPI_LOCALNRANKS", c.local_size)}) {
+  bool is_cray = environment.has("PMI_LOCAL_RANK");
+  if (!is_cray && !environment.has("MPI_LOCALRANKID")) {
+    return bad(
+        fmt::format("PMI_SIZE is {}, but nothing tells which of the processes are on this host (MPI_LOCALRANKID, "
+                    "MPI_LOCALNRANKS); start "
+                    "the job with horovodrun, or set HOROVOD_RANK, HOROVOD_SIZE and their like",
+                    c.size));
+  }
+  for (const Status& status : {environment.read(is_cray ? "PMI_LOCAL_RANK" : "MPI_LOCALRANKID", c.local_rank),
+                               environment.read(is_cray ? "PMI_LOCAL_SIZE" : "MPI_LOCALNRANKS", c.local_size)}) {
     if (!status.ok()) return status;
   }
   c.job = fmt::format("pmi/{}", find_proxy());

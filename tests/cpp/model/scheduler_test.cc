@@ -100,12 +100,14 @@ TEST(Scheduler, HalfOfAPairIsAnError) {
   EXPECT_THAT(error_of({{"OMPI_COMM_WORLD_RANK", "1"}}), HasSubstr("OMPI_COMM_WORLD_SIZE is not set"));
   EXPECT_THAT(error_of({{"PMI_SIZE", "2"}}), HasSubstr("PMI_RANK is not set"));
   EXPECT_THAT(error_of({{"PMI_SIZE", "2"}, {"PMI_RANK", "x"}}), HasSubstr("PMI_RANK=x is not a number"));
-  EXPECT_THAT(error_of({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}), HasSubstr("MPI_LOCALRANKID is not set"));
+  EXPECT_THAT(error_of({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}), HasSubstr("which of the processes are on this host"));
 }
 
 TEST(Scheduler, PmiOnOneHost) {
   EXPECT_EQ(place_of(config_of(pmi(1, 2, 1, 2))), (Place{1, 2, 1, 2, 0, 1}));
   EXPECT_EQ(config_of(pmi(1, 2, 1, 2)).job, config_of(pmi(0, 2, 0, 2)).job);
+  Environment cray{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_LOCAL_RANK", "1"}, {"PMI_LOCAL_SIZE", "2"}};
+  EXPECT_EQ(place_of(config_of(cray)), (Place{1, 2, 1, 2, 0, 1}));
   EXPECT_EQ(place_of(config_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}})), (Place{0, 1, 0, 1, 0, 1}));
 }
 

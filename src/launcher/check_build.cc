@@ -96,7 +96,7 @@ std::optional<PythonAnswer> ask_python(const std::string& python) {
   std::vector<std::string> command{python, "-c", std::string(kScript)};
   for (const Framework& framework : kFrameworks)
     command.push_back(fmt::format("{}={}", framework.package, framework.module));
-  return read_answer(output_of(std::move(command), kPatience));
+  return read_answer(output_of(std::move(command), kPythonPatience));
 }
 
 Json describe_frameworks(PythonAnswer answer) {

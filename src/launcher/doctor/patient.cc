@@ -33,7 +33,7 @@ void Patient::on_ended(int, const Ended& ended) {
   end(reason);
 }
 
-void Patient::on_lost(std::string_view reason) {
+void Patient::on_lost(std::string_view reason, bool) {
   if (!is_empty_) end(fmt::format("the host was lost: {}", reason));
   is_empty_ = true;
 }

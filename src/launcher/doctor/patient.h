@@ -22,7 +22,7 @@ class Patient : public HostEvents {
   void on_ended(int rank, const Ended& ended) override;
   void on_notice(std::string_view) override {}
   void on_empty() override { is_empty_ = true; }
-  void on_lost(std::string_view reason) override;
+  void on_lost(std::string_view reason, bool is_cause) override;
 
   bool is_over() const { return is_over_; }    // the probe has ended
   bool is_empty() const { return is_empty_; }  // and nothing is left of it

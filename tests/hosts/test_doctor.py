@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,7 +41,9 @@ def horovodrun() -> str:
 def examine(bed: Bed, horovodrun: str) -> Examine:
     def call(*arguments: str, code: int = 0, hosts: str = "hosta,hostb") -> dict[str, Any]:
         command = [horovodrun, "--doctor", "--json", "-H", hosts, *arguments]
-        result = bed["hosta"].run(command, capture_output=True, timeout=DEADLINE, stdin=subprocess.DEVNULL)
+        # The Python that runs this test is the one that has horovod.
+        env = os.environ | {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+        result = bed["hosta"].run(command, capture_output=True, timeout=DEADLINE, stdin=subprocess.DEVNULL, env=env)
         assert result.returncode == code, (result.stdout, result.stderr)
         report: dict[str, Any] = json.loads(result.stdout)
         return report
@@ -97,7 +100,8 @@ def test_an_address_that_does_not_answer(examine: Examine, bed: Bed) -> None:
 
 def test_hosts_that_cannot_reach_each_other(examine: Examine, bed: Bed) -> None:
     """hostb lets ssh in, and nothing else."""
-    rules = "table inet doctor { chain input { type filter hook input priority 0; tcp dport != 22 ct state new drop; } }"
+    chain = "type filter hook input priority 0; tcp dport != 22 ct state new drop;"
+    rules = f"table inet doctor {{\nchain input {{\n{chain}\n}}\n}}\n"
     bed["hostb"].run(["nft", "-f", "-"], input=rules.encode(), check=True)
     try:
         report = examine("--start-timeout", "15", code=1)
@@ -123,9 +127,8 @@ def test_another_version_on_one_host(
     python.chmod(0o755)
     wrapper = tmp_path / "ssh-to-other"
     wrapper.write_text(f"""#!/bin/bash
-for last; do :; done
-[[ "$last" == *horovodrun* ]] || exec ssh "$@"
-exec ssh "${{@:1:$#-1}}" "${{last/{horovodrun}/{folder}/horovodrun}}"
+from={horovodrun} to={folder}/horovodrun
+exec ssh "${{@:1:$#-1}}" "${{!#/"$from"/$to}}"
 """)
     wrapper.chmod(0o755)
     monkeypatch.setenv("HOROVOD_SSH_COMMAND", str(wrapper))

@@ -18,6 +18,11 @@ CHECKS = ["contact", "launcher", "versions", "addresses", "clock", "limits", "sh
 MACHINE = {"limits", "shm", "cpus", "memory"}
 
 
+@pytest.fixture(autouse=True)
+def python_that_has_horovod(monkeypatch):
+    monkeypatch.setenv("PATH", f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}")
+
+
 @pytest.fixture
 def hosts(tmp_path, monkeypatch):
     """The directory of fake_ssh.py."""
@@ -176,20 +181,20 @@ def test_no_host_can_be_contacted(hosts, run):
     assert b"1 problem and 0 warnings: jobs on these hosts will not work.\n" in result.stdout
 
 
-def test_another_python_and_another_horovod(hosts, examine, other_program):
-    other_program("b", 'echo \'{"python": "3.8.1", "folder": "", "version": "0.28.1"}\'')
+def test_another_python_and_another_horovod(hosts, examine, other_program, horovodrun):
+    answer = {"python": "3.8.1", "folder": str(pathlib.Path(horovodrun).parents[1]), "version": "0.28.1"}
+    other_program("b", f"echo '{json.dumps(answer)}'")
     installation = facts(report := examine("-H", "a,b,c", code=1), "a")["installation"]
-    package, python = installation["package"], installation["python_version"]
-    found = [finding[3] for finding in problems(report) if finding[:3] == ("fail", "versions", ["b"])]
-    expected = [f"Python differs: {python} on a, c; 3.8.1 on b"]
-    if package:  # the Python of the tests has it
-        expected.insert(0, f"the package horovod differs: 0.28.1 on b; {package} on a, c")
-    assert found == expected
+    assert [finding[3] for finding in problems(report) if finding[:3] == ("fail", "versions", ["b"])] == [
+        "the package horovod differs: 0.28.1 on b; 1.0.0 on a, c",
+        f"Python differs: {installation['python_version']} on a, c; 3.8.1 on b",
+    ]
 
 
 def test_a_python_that_is_none(hosts, examine, other_program):
     other_program("b", "echo Welcome")
-    found = [finding for finding in problems(examine("-H", "a,b", code=1)) if "did not say which version" in finding[3]]
+    report = examine("-H", "a,b", code=1)  # without Python, its library is not found
+    found = [finding for finding in problems(report) if "did not say which version" in finding[3]]
     assert [finding[:3] for finding in found] == [("warn", "versions", ["b"])]
 
 
@@ -228,7 +233,7 @@ def test_a_signal_ends_it_and_leaves_nothing(hosts, horovodrun, other_program, t
 
 
 def test_many_hosts(hosts, examine):
-    names = [f"n{number}" for number in range(24)]
-    report = examine("-H", ",".join(names), "--start-timeout", "120", timeout=150)
+    names = [f"n{number}" for number in range(20)]
+    report = examine("-H", ",".join(names), "--start-timeout", "50")
     assert problems(report) == []
-    assert len(facts(report, "n7")["attempts"]) >= 23
+    assert len(facts(report, "n7")["attempts"]) >= 19

@@ -7,6 +7,7 @@
 #include <array>
 #include <deque>
 #include <optional>
+#include <set>
 
 #include "launcher/doctor/door.h"
 #include "net/poller.h"
@@ -23,6 +24,7 @@ struct Call {
   Attempt attempt;
   std::vector<Endpoint> endpoints;  // one, or a link-local address through each of our interfaces
   std::unique_ptr<Connector> connector;
+  Duration patience{};
   TimePoint began{};
 };
 
@@ -43,6 +45,7 @@ class Calls {
   void add(const Neighbour& neighbour, size_t index, const Address& address) {
     Call& call = calls_.emplace_back();
     call.neighbour = index;
+    call.patience = patience_;
     call.attempt = {.host = neighbour.host, .address = address, .time = {}, .error = {}, .is_own = false};
     ranks_.push_back(neighbour.rank);
     auto ip = parse_ip(address.ip);
@@ -55,6 +58,17 @@ class Calls {
       return own.ip == *ip;
     });
     call.endpoints = order_for_connecting({{{*ip, address.port}, address.interface}}, ours_);
+  }
+
+  // An address that both hosts have means this one. There is no need to wait for it long, unless the neighbour has no
+  // other: then it is a second "host" on this machine.
+  void hurry_doubtful() {
+    std::set<size_t> elsewhere;
+    for (const Call& call : calls_)
+      if (!call.attempt.is_own) elsewhere.insert(call.neighbour);
+    for (Call& call : calls_)
+      if (call.attempt.is_own && elsewhere.contains(call.neighbour))
+        call.patience = std::min<Duration>(patience_, std::chrono::milliseconds(200));
   }
 
   void run(std::vector<std::unique_ptr<Stream>>& streams) {
@@ -86,9 +100,9 @@ class Calls {
                   .identity = {.purpose = Purpose::data, .from = own_rank_, .to = rank}};
     ConnectorSettings settings;
     settings.stagger = Duration(0);
-    settings.patience = patience_;
+    settings.patience = call.patience;
     auto connector = Connector::create(std::move(target), credentials_, call.began,
-                                       std::min(deadline_, call.began + patience_), settings);
+                                       std::min(deadline_, call.began + call.patience), settings);
     if (connector.ok()) {
       call.connector = std::move(*connector);
     } else {
@@ -159,6 +173,7 @@ std::vector<Attempt> try_addresses(const std::vector<Neighbour>& neighbours, con
   Calls calls(credentials, own_rank, patience, deadline);
   for (size_t index = 0; index < neighbours.size(); index++)
     for (const Address& address : neighbours[index].addresses) calls.add(neighbours[index], index, address);
+  calls.hurry_doubtful();
   calls.run(streams);
   return calls.take_attempts();
 }

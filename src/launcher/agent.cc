@@ -101,7 +101,7 @@ class Agent : public HostEvents {
 
   void take(const AgentMessage& message) {
     if (const auto* work = std::get_if<AgentWork>(&message)) {
-      link_.set_silence(seconds(work->silence));
+      link_.set_silence(seconds(work->silence), seconds(work->beat));
       crew_.set_work(work->work);
     } else if (const auto* start = std::get_if<AgentStart>(&message)) {
       is_empty_ = false;

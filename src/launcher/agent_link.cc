@@ -23,9 +23,9 @@ void AgentLink::send(const AgentMessage& message) {
   failure_ = frames_.send(encode(message));
 }
 
-void AgentLink::set_silence(Duration limit) {
+void AgentLink::set_silence(Duration limit, Duration beat) {
   silence_ = limit;
-  beat_ = std::clamp<Duration>(limit / 5, std::chrono::milliseconds(50), std::chrono::seconds(1));
+  beat_ = beat;
   heard_at_ = Clock::now();
 }
 

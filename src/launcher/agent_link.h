@@ -19,7 +19,8 @@ class AgentLink {
   explicit AgentLink(std::unique_ptr<Stream> stream, int writing = -1);
 
   void send(const AgentMessage& message);
-  void set_silence(Duration limit);  // how long the other side may say nothing; counts from now
+  // How long the other side may say nothing, counted from now; and how often we say something at least.
+  void set_silence(Duration limit, Duration beat);
   void add_to(PollSet& set);
 
   // The next message, if there is one. Not ok: the link is over, and says so from now on.

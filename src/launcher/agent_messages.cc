@@ -98,7 +98,7 @@ template <class V>
 void fields(V&, auto&, AgentEmpty*) {}
 template <class V>
 void fields(V& v, auto& m, AgentWork*) {
-  each(v, m.work.command, m.work.directory, m.work.variables, m.work.defaults, m.work.bind_to, m.silence);
+  each(v, m.work.command, m.work.directory, m.work.variables, m.work.defaults, m.work.bind_to, m.silence, m.beat);
 }
 template <class V>
 void fields(V& v, auto& m, AgentStart*) {

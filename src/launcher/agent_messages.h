@@ -57,6 +57,7 @@ struct AgentEmpty {};
 struct AgentWork {
   Work work;
   double silence = 0;  // seconds without a word from the launcher after which the agent gives up
+  double beat = 1;     // seconds after which the agent says something at the latest
 };
 struct AgentStart {
   Start start;

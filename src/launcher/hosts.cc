@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/joined.h"
 #include "launcher/local_names.h"
 #include "launcher/mistake.h"
 #include "launcher/number.h"
@@ -16,6 +15,7 @@ namespace hvd {
 namespace {
 
 constexpr int kMostSlots = 100000;
+constexpr size_t kMostDescribed = 8;  // more would fill the terminal
 
 // A leading dash would make ssh read a name as an option.
 bool is_name(std::string_view text) {
@@ -100,7 +100,9 @@ bool is_local(const Host& host) {
 
 std::string describe(const std::vector<Host>& hosts) {
   std::string text;
-  for (const Host& host : hosts) text += fmt::format("{}{}:{}", text.empty() ? "" : ", ", host.name, host.slots);
+  for (size_t i = 0; i < std::min(hosts.size(), kMostDescribed); ++i)
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ", ", hosts[i].name, hosts[i].slots);
+  if (hosts.size() > kMostDescribed) text += fmt::format(" and {} more", hosts.size() - kMostDescribed);
   return text;
 }
 

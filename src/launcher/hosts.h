@@ -30,7 +30,7 @@ Status merge_host(std::vector<Host>& hosts, Host host);
 // Without asking the network: by name, by /etc/hosts and by the addresses of this machine's interfaces.
 bool is_local(const Host& host);
 
-// "a:2, b:4"
+// "a:2, b:4"; of many, the first few.
 std::string describe(const std::vector<Host>& hosts);
 
 }  // namespace hvd

@@ -10,7 +10,10 @@ namespace hvd {
 namespace {
 
 constexpr Duration kStopMargin = std::chrono::seconds(5);  // for the agent's own work after the grace
-constexpr Duration kLastWords = std::chrono::seconds(1);   // of an ssh whose connection has ended
+constexpr int kBeatsPerSilence = 5;
+constexpr int kAgentPatience = 6;                         // silences
+constexpr int kMessagesAtOnce = 64;                       // of up to 64 KiB
+constexpr Duration kLastWords = std::chrono::seconds(1);  // of an ssh whose connection has ended
 
 template <class... Cases>
 struct Match : Cases... {
@@ -21,14 +24,21 @@ struct Match : Cases... {
 
 RemoteHost::RemoteHost(HostEvents& events, Contact contact, Duration silence)
     : events_(events), contact_(std::move(contact)), silence_(silence) {
-  contact_.link->set_silence(silence);
+  listen_for(silence);
 }
+
+void RemoteHost::listen_for(Duration silence) { contact_.link->set_silence(silence, silence_ / kBeatsPerSilence); }
 
 void RemoteHost::set_work(const Work& work) {
-  contact_.link->send(AgentWork{.work = work, .silence = seconds_of(silence_)});
+  contact_.link->send(AgentWork{
+      .work = work, .silence = seconds_of(silence_ * kAgentPatience), .beat = seconds_of(silence_ / kBeatsPerSilence)});
 }
 
-void RemoteHost::start(const Start& start) { contact_.link->send(AgentStart{start}); }
+// While it starts a program, which may come over a slow file system, an agent cannot speak.
+void RemoteHost::start(const Start& start) {
+  if (starting_++ == 0) listen_for(silence_ * kAgentPatience);
+  contact_.link->send(AgentStart{start});
+}
 
 void RemoteHost::stop(int rank) { contact_.link->send(AgentStop{.rank = rank}); }
 
@@ -63,7 +73,7 @@ void RemoteHost::grant() {
 
 void RemoteHost::add_to(PollSet& set) {
   if (is_gone_) return;
-  set.wake_at(give_up_);
+  set.wake_at(has_more_ ? Clock::now() : give_up_);
   if (contact_.ssh) contact_.ssh->add_to(set);
   if (broken_.empty()) contact_.link->add_to(set);
 }
@@ -74,8 +84,9 @@ void RemoteHost::on_reaped(pid_t pid, int status) {
 
 void RemoteHost::look() {
   if (is_gone_) return;
-  while (broken_.empty() && receive()) {
-  }
+  // Not all at once: the launcher has other hosts, and looks at its screen in between.
+  has_more_ = true;
+  for (int i = 0; i < kMessagesAtOnce && has_more_; i++) has_more_ = broken_.empty() && receive();
   bool is_over = !broken_.empty() && (!contact_.ssh || contact_.ssh->is_over());
   if (is_over) return lose(broken_);
   if (Clock::now() < give_up_) return;
@@ -91,13 +102,21 @@ bool RemoteHost::receive() {
     return false;
   }
   if (!*message) return false;
+  bool was_starting = starting_ > 0;
   take(**message);
+  if (was_starting && starting_ == 0) listen_for(silence_);
   return true;
 }
 
 void RemoteHost::take(const AgentMessage& message) {
-  std::visit(Match{[&](const WorkerStarted& m) { events_.on_started(m.rank, static_cast<pid_t>(m.pid)); },
-                   [&](const WorkerNotStarted& m) { events_.on_not_started(m.rank, m.reason); },
+  std::visit(Match{[&](const WorkerStarted& m) {
+                     starting_--;
+                     events_.on_started(m.rank, static_cast<pid_t>(m.pid));
+                   },
+                   [&](const WorkerNotStarted& m) {
+                     starting_--;
+                     events_.on_not_started(m.rank, m.reason);
+                   },
                    [&](const WorkerOutput& m) {
                      owed_[static_cast<size_t>(m.stream)] += m.bytes.size();
                      events_.on_output(m.rank, m.stream, m.bytes);

@@ -13,7 +13,8 @@ namespace hvd {
 
 class RemoteHost : public HostRunner {
  public:
-  // `silence` is how long agent and launcher may hear nothing from each other.
+  // `silence` is how long the launcher may hear nothing from the agent. The agent bears more: a launcher may be held up
+  // by a slow file system, and if it has died, its connections usually end.
   RemoteHost(HostEvents& events, Contact contact, Duration silence);
 
   void set_work(const Work& work) override;
@@ -33,12 +34,15 @@ class RemoteHost : public HostRunner {
   void take(const AgentMessage& message);
   void lose(std::string_view reason, bool is_cause = true);
   void grant();
+  void listen_for(Duration silence);
 
   HostEvents& events_;
   Contact contact_;
   Duration silence_;
   bool held_[2] = {false, false};
   uint64_t owed_[2] = {0, 0};  // output that was taken; its room goes back to the agent when nothing is held
+  int starting_ = 0;           // workers that it was told to start and has not reported
+  bool has_more_ = false;
   TimePoint give_up_ = kNever;
   std::string broken_;  // why the link ended; ssh may know more
   bool has_left_ = false, is_gone_ = false;

@@ -43,6 +43,8 @@ double seconds_from(const Options& options, std::string_view name, double otherw
   return is_number ? value : otherwise;
 }
 
+std::string agents_text(int count) { return count == 1 ? "1 agent" : fmt::format("{} agents", count); }
+
 // Everything that a job needs, put together step by step.
 class Run {
  public:
@@ -130,7 +132,7 @@ class Run {
   Result<std::vector<Contact>> await_agents(const Key& key) {
     auto door = AgentDoor::open(options_, key, static_cast<size_t>(*options_.agents));
     if (!door.ok()) return door.status();
-    screen_.say(fmt::format("waiting for {} agents at {}", *options_.agents, (*door)->addresses()));
+    screen_.say(fmt::format("waiting for {} at {}", agents_text(*options_.agents), (*door)->addresses()));
     TimePoint until = options_.start_timeout ? deadline() : kNever;  // they are started by hand or by a scheduler
     while (!(*door)->is_done()) {
       screen_.set_status(
@@ -162,7 +164,6 @@ class Run {
     Duration silence = seconds(kSilences * seconds_from(options_, "HOROVOD_SILENCE_SECONDS", kSilence));
     Job job(options_, screen_, signals_);
     for (const Host& host : hosts) {
-      if (!has_slot(slots, host)) continue;
       auto contact = std::find_if(contacts.begin(), contacts.end(),
                                   [&](const Contact& one) { return one.host.name == host.name; });
       bool is_here = contact == contacts.end();
@@ -177,6 +178,7 @@ class Run {
 
   Work work_for(const Host& host, const std::vector<Slot>& slots, const Meeting& meeting, bool is_here, int cores) {
     auto first = std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.host == host.name; });
+    if (first == slots.end()) return {};  // an agent too many, which leaves with the others
     Work work{.command = options_.command, .bind_to = options_.bind_to};
     if (!is_here) {
       work.directory = directory_;

@@ -26,7 +26,7 @@ class SshContacts {
   void on_reaped(pid_t pid, int status);
   bool is_done() const;  // nothing is under way; some may have failed
   size_t reached() const { return contacts_.size(); }
-  std::vector<Contact> take_contacts() { return std::move(contacts_); }  // in the order of the hosts
+  std::vector<Contact> take_contacts() { return std::move(contacts_); }  // in the order in which they answered
   const std::vector<Unreachable>& failures() const { return failures_; }
 
  private:

@@ -40,6 +40,7 @@ while True:
     signal.pause()
 """
 WAIT = "import signal; print('up', flush=True); signal.pause()"
+SPREAD = ["-np", "4", "-H", "hosta:1,hostb:2,hostc:1"]
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +188,7 @@ def test_agents_come_in_any_order(launch: Any, keys: list[str], tls: tuple[str, 
 def test_an_agent_with_another_key_is_refused_and_disturbs_nothing(launch: Any, keys: list[str]) -> None:
     launcher = launch("-np", "1", "--agents", "1", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], "echo", "x")
     place = ["--rendezvous", "hosta:4711", "--start-timeout", "1"]
-    assert launcher.stderr.readline() == "horovodrun: waiting for 1 agents at 0.0.0.0:4711\n"
+    assert launcher.stderr.readline() == "horovodrun: waiting for 1 agent at 0.0.0.0:4711\n"
     _, err = finish(launch("--agent", *place, "--key-file", keys[1], on="hostb"), 1)
     assert "horovodrun --agent: the launcher has another key than we: " in err
     finish(launch("--agent", *place, "--key-file", keys[0], on="hostb"), 0)
@@ -215,6 +216,37 @@ def test_keys_that_others_may_read_are_refused(launch: Any, keys: list[str]) -> 
     os.chmod(keys[0], 0o644)
     _, err = finish(launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0]), 1)
     assert f"chmod 600 {keys[0]}" in err
+
+
+def test_an_agent_too_many_leaves_with_the_others(launch: Any, keys: list[str]) -> None:
+    place = ["--rendezvous", "hosta:4711", "--key-file", keys[0]]
+    agents = [launch("--agent", *place, on=on) for on in ("hosta", "hostb")]
+    launcher = launch("-np", "1", "--agents", "2", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], "echo", "x")
+    assert finish(launcher, 0)[0] == "[0]<stdout>:x\n"
+    for agent in agents:
+        finish(agent, 0)
+
+
+def test_the_key_is_in_no_command_line_log_or_foreign_environment(launch: Any, bed: Bed) -> None:
+    process = launch(*SPREAD, "--verbose", "--log-level", "TRACE", "--tls", *python(WAIT))
+    await_up(process, 4)
+    pids = [pid for machine in bed for pid in machine.pids()]
+    secrets_ = set()
+    workers = [pid for pid in pids if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().endswith(WAIT.encode() + b"\0")]
+    workers = [pid for pid in workers if b"\0HOROVOD_RANK=" in pathlib.Path(f"/proc/{pid}/environ").read_bytes()]
+    assert len(workers) == 4
+    for pid in workers:
+        for variable in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if variable.startswith((b"_HOROVOD_SECRET_KEY=", b"_HOROVOD_TLS_IDENTITY=")):
+                secrets_.add(variable.partition(b"=")[2])
+    assert len(secrets_) == 2
+    for pid in pids:
+        for name in ("cmdline", "environ"):
+            text = pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
+            assert (name == "environ" and pid in workers) or not any(secret in text for secret in secrets_)
+    process.terminate()
+    out, err = finish(process, 143)
+    assert not any(secret.decode() in out + err for secret in secrets_)
 
 
 # ---- host keys
@@ -294,8 +326,6 @@ def test_hosts_that_are_down_and_names_that_are_unknown(launch: Any, bed: Bed) -
 
 
 # ---- endings
-
-SPREAD = ["-np", "4", "-H", "hosta:1,hostb:2,hostc:1"]
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

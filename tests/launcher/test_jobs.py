@@ -163,6 +163,8 @@ def test_an_allocation_of_one_host_takes_as_many_ranks_as_asked_for(job):
 def test_an_allocation_that_is_too_small_is_named(refusal):
     text = refusal("-np", "4", env={"SLURM_JOB_NODELIST": "a[1-2]", "SLURM_TASKS_PER_NODE": "1(x2)"})
     assert "4 processes requested, but the allocation of Slurm (a1:1, a2:1) has 2 slots" in text
+    text = refusal("-np", "99", env={"SLURM_JOB_NODELIST": "a[01-20]"})
+    assert "(a01:1, a02:1, a03:1, a04:1, a05:1, a06:1, a07:1, a08:1 and 12 more) has 20 slots" in text
 
 
 @pytest.mark.parametrize(

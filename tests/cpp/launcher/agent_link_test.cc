@@ -55,7 +55,7 @@ TEST(AgentLink, LargeOnesGoOutWhileTheOtherSideReads) {
 
 TEST(AgentLink, SilenceIsTheEnd) {
   Ends ends = make_ends();
-  ends.here->set_silence(100ms);
+  ends.here->set_silence(100ms, 20ms);
   TimePoint began = Clock::now();
   EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("no sign of life for 0.1 s"));
   EXPECT_GE(Clock::now() - began, 100ms);
@@ -64,8 +64,8 @@ TEST(AgentLink, SilenceIsTheEnd) {
 
 TEST(AgentLink, BeatsKeepItAlive) {
   Ends ends = make_ends();
-  ends.here->set_silence(500ms);
-  ends.there->set_silence(500ms);
+  ends.here->set_silence(500ms, 100ms);
+  ends.there->set_silence(500ms, 100ms);
   PollSet set;
   TimePoint end = Clock::now() + 1500ms;
   while (Clock::now() < end) {

@@ -1,10 +1,11 @@
-"""horovodrun --doctor between test-bed hosts over real ssh: healthy ones, and each kind of illness that needs a network."""
+"""horovodrun --doctor between test-bed hosts over real ssh: healthy ones, and the illnesses that need a network."""
 
 from __future__ import annotations
 
 import json
 import os
 import pathlib
+import secrets
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def horovodrun() -> str:
 @pytest.fixture
 def examine(bed: Bed, horovodrun: str) -> Examine:
     def call(*arguments: str, code: int = 0, hosts: str = "hosta,hostb") -> dict[str, Any]:
-        command = [horovodrun, "--doctor", "--json", "-H", hosts, *arguments]
+        command = [horovodrun, "--doctor", "--json", *(["-H", hosts] if hosts else []), *arguments]
         # The Python that runs this test is the one that has horovod.
         env = os.environ | {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
         result = bed["hosta"].run(command, capture_output=True, timeout=DEADLINE, stdin=subprocess.DEVNULL, env=env)
@@ -148,6 +149,24 @@ def test_a_stopped_sshd_is_a_row(examine: Examine, bed: Bed) -> None:
     assert "Connection refused" in text
     (advice,) = [one["advice"] for one in report["findings"] if one["check"] == "contact"]
     assert advice == "try by hand: ssh hostb true"
+    assert report["hosts"][0]["facts"]["allreduce"]["error"] == ""
+
+
+def test_an_agent_that_comes_and_one_that_does_not(
+    examine: Examine, bed: Bed, horovodrun: str, tmp_path: pathlib.Path
+) -> None:
+    key = tmp_path / "key"
+    key.write_text(secrets.token_hex(32))
+    key.chmod(0o600)
+    place = ["--rendezvous", "hosta:4711", "--key-file", str(key)]
+    with bed["hostb"].popen([horovodrun, "--agent", *place], stdin=subprocess.DEVNULL) as agent:
+        try:
+            report = examine("--agents", "2", "-np", "2", *place, "--start-timeout", "5", hosts="", code=1)
+            assert agent.wait(DEADLINE) == 0
+        finally:
+            agent.kill()
+    assert problems(report) == [("fail", "contact", ["agent 2"], "it did not come within 5 s (--start-timeout)")]
+    assert report["hosts"][0]["name"] == "hostb"
     assert report["hosts"][0]["facts"]["allreduce"]["error"] == ""
 
 

@@ -13,7 +13,19 @@ import pytest
 from waiting import DEADLINE
 
 FAKE_SSH = pathlib.Path(__file__).parent / "fake_ssh.py"
-CHECKS = ["contact", "launcher", "versions", "addresses", "clock", "limits", "shm", "cpus", "memory", "kernel", "allreduce"]
+CHECKS = [
+    "contact",
+    "launcher",
+    "versions",
+    "addresses",
+    "clock",
+    "limits",
+    "shm",
+    "cpus",
+    "memory",
+    "kernel",
+    "allreduce",
+]
 # What the machine of the test has too little of is none of the test's business.
 MACHINE = {"limits", "shm", "cpus", "memory"}
 
@@ -57,9 +69,7 @@ def other_program(horovodrun, hosts, tmp_path):
         shutil.copy(horovodrun, folder / "horovodrun")  # a link would lead back
         (folder / "python3").write_text(f"#!/bin/sh\n{python}\n")
         (folder / "python3").chmod(0o755)
-        (hosts / f"{host}.sh").write_text(
-            f'eval "$(echo "$1" | sed "s,/[^ ]*horovodrun\',{folder}/horovodrun\',")"'
-        )
+        (hosts / f"{host}.sh").write_text(f'eval "$(echo "$1" | sed "s,/[^ ]*horovodrun\',{folder}/horovodrun\',")"')
 
     return give
 
@@ -103,13 +113,17 @@ def test_json_has_the_facts(examine):
 
 def test_limits_of_the_caller_are_seen(horovodrun):
     limits = "ulimit -n 300 && ulimit -l 64 && exec "
-    result = subprocess.run(["sh", "-c", f"{limits} {horovodrun} --doctor --json"], capture_output=True, timeout=DEADLINE)
+    result = subprocess.run(
+        ["sh", "-c", f"{limits} {horovodrun} --doctor --json"], capture_output=True, timeout=DEADLINE
+    )
     assert result.returncode == 0, result.stderr
     report = json.loads(result.stdout)
     resources = facts(report, "localhost")["resources"]
     assert (resources["open_files"], resources["locked_memory"]) == (300, 64 << 10)
     (finding,) = [finding for finding in report["findings"] if finding["check"] == "limits"]
-    assert finding["severity"] == "warn" and "may open 300 files" in finding["text"] and "ulimit -n" in finding["advice"]
+    assert (
+        finding["severity"] == "warn" and "may open 300 files" in finding["text"] and "ulimit -n" in finding["advice"]
+    )
 
 
 def test_the_link_that_was_called_leads_to_its_python(horovodrun, tmp_path):

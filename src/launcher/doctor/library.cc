@@ -74,8 +74,7 @@ Result<double> Library::time_allreduce(TimePoint deadline) {
     hvd_handle handle = 0;
     hvd_code code = submit(&request, 1, &options, &handle);
     if (code == HVD_OK) code = wait(handle, std::max(0.0, seconds_of(deadline - began)));
-    if (code == HVD_TIMED_OUT)
-      return Status(Code::timed_out, "it did not end in time; the output of the hosts may say who was waited for");
+    if (code == HVD_TIMED_OUT) return Status(Code::timed_out, "the allreduce did not end in time");
     if (code != HVD_OK) return Status(Code::unknown, last_error());
     double time = seconds_of(Clock::now() - began);
     release(handle);

@@ -51,8 +51,8 @@ void Job::HostState::on_ended(int rank, const Ended& ended) {
   if (worker == nullptr || worker->is_over) return;
   worker->is_over = true;
   worker->ended = ended;
-  if (ended.ending.code() == 0 || (job.is_stopping_ && ended.was_stopped)) return;
-  if (ended.was_stopped) return job.fail({.kind = Failure::Kind::host_lost, .host = name, .reason = notice});
+  if (ended.was_stopped) return on_own_stop();
+  if (ended.ending.code() == 0) return;
   job.fail({.kind = ended.ending.signalled ? Failure::Kind::signal : Failure::Kind::exit,
             .host = name,
             .rank = rank,
@@ -65,6 +65,16 @@ void Job::HostState::on_notice(std::string_view text) {
   job.screen_.say(fmt::format("{}: {}", name, text));
 }
 
+// A host that stops without being told to ends the job, whatever its workers return.
+void Job::HostState::on_own_stop() {
+  if (!job.is_stopping_) job.fail({.kind = Failure::Kind::host_lost, .host = name, .reason = notice});
+}
+
+void Job::HostState::on_empty() {
+  is_empty = true;
+  on_own_stop();
+}
+
 void Job::HostState::on_lost(std::string_view reason, bool is_cause) {
   bool had_workers = false;
   for (Worker& worker : job.workers_) {
@@ -74,7 +84,8 @@ void Job::HostState::on_lost(std::string_view reason, bool is_cause) {
     for (RankOutput& stream : worker.streams) stream.end(job.screen_);
   }
   Failure::Kind kind = is_cause ? Failure::Kind::host_lost : Failure::Kind::host_stuck;
-  if (had_workers || !is_empty) job.fail({.kind = kind, .host = name, .reason = std::string(reason)});
+  if (had_workers || !is_empty || !job.is_stopping_)
+    job.fail({.kind = kind, .host = name, .reason = std::string(reason)});
   is_empty = true;
 }
 

@@ -44,8 +44,10 @@ class Job {
     void on_output_end(int rank, WorkerStream stream) override;
     void on_ended(int rank, const Ended& ended) override;
     void on_notice(std::string_view text) override;
-    void on_empty() override { is_empty = true; }
+    void on_empty() override;
     void on_lost(std::string_view reason, bool is_cause) override;
+
+    void on_own_stop();
 
     Job& job;
     std::string name;

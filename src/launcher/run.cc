@@ -71,7 +71,10 @@ class Run {
       std::erase_if(hosts, [&](const Host& host) { return !has_slot(slots, host); });
       contacts = call_hosts(hosts);
     }
-    if (stop_signal_ != 0) return 128 + stop_signal_;
+    if (stop_signal_ != 0) {
+      (void)failed(Status(Code::aborted, fmt::format("got {}; nothing was started", signal_name(stop_signal_))));
+      return 128 + stop_signal_;
+    }
     if (!contacts.ok()) return failed(contacts.status());
     auto meeting = contacts->empty() ? meet_on_this_machine(options_, *key) : meet_on_several_hosts(options_, *key);
     if (!meeting.ok()) return failed(meeting.status());
@@ -86,10 +89,10 @@ class Run {
   int failed(const Status& status) {
     if (!status.message().empty()) screen_.say(status.message());
     screen_.set_status("");
-    PollSet set;
-    for (screen_.flush(); !screen_.is_empty(); screen_.flush()) {
-      screen_.add_to(set);
-      set.wait();
+    for (screen_.flush(); !screen_.is_empty() && signals_.take_stop_signals().empty(); screen_.flush()) {
+      screen_.add_to(set_);
+      signals_.add_to(set_);
+      set_.wait();
     }
     return 1;
   }

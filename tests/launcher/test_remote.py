@@ -143,6 +143,20 @@ def test_horovodrun_of_the_path_is_used_if_it_is_not_at_the_same_place(hosts, ru
     assert run("-np", "1", "-H", "a:1", "echo", "x").stdout == b"[0]<stdout>:x\n"
 
 
+@pytest.mark.parametrize("stdin", ["", "</dev/null"], ids=["passed on", "lost"])
+def test_kubexec(run, python, monkeypatch, tmp_path, stdin):
+    script = tmp_path / "kubexec.sh"
+    script.write_text(f'#!/bin/sh\nexport POD=$1; shift; exec /bin/sh -c "$*" {stdin}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("OMPI_MCA_plm_rsh_agent", str(script))
+    result = run("-np", "1", "-H", "pod-1:1", "-p", "22", "sh", "-c", "echo $POD")
+    if not stdin:
+        assert result.stdout == b"[0]<stdout>:pod-1\n"
+    else:
+        assert result.returncode == 1
+        assert b"whatever runs this command has to pass stdin on (kubectl exec -i)" in result.stderr
+
+
 def test_a_host_that_never_answers(hosts, run):
     (hosts / "a.sh").write_text("exec sleep 1000")
     result = run("-np", "2", "-H", "a:1,b:1", "--start-timeout", "1", "true")
@@ -157,8 +171,9 @@ def test_a_signal_while_hosts_are_contacted(hosts, horovodrun):
     with subprocess.Popen([horovodrun, "-np", "1", "-H", "a:1", "true"], stderr=subprocess.PIPE) as process:
         assert fifo.read_text() == "called\n"
         process.terminate()
-        process.communicate(timeout=DEADLINE)
+        _, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 128 + signal.SIGTERM
+        assert err == b"horovodrun: got SIGTERM; nothing was started\n"
 
 
 def test_two_hundred_and_fifty_six_hosts(hosts, horovodrun):
@@ -199,6 +214,19 @@ def test_a_stopped_reader_does_not_hold_up_the_end(hosts, horovodrun, python):
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=DEADLINE) == 130
         assert workers.gone()
+
+
+@pytest.mark.parametrize("where", ["localhost:1", "a:1"])
+def test_a_reader_that_takes_a_break_holds_up_nobody(hosts, horovodrun, python, tmp_path, where):
+    code = f"for i in range(10000): print('x' * 999)\nopen({str(tmp_path / 'done')!r}, 'w').close()"
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    command = [horovodrun, "-np", "1", "-H", where, "sh", "-c", f'"$@"; echo ended >{fifo}', "sh", *python(code)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert fifo.read_text() == "ended\n"  # although nobody has read a line
+        out, _ = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+    assert out == b"".join([b"[0]<stdout>:" + b"x" * 999 + b"\n"] * 10000)
 
 
 # ---- endings

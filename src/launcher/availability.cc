@@ -7,7 +7,6 @@ Status check_available(const Options& options) {
   if (is_elastic(options)) return not_yet("elastic jobs are not in this version yet");
   if (options.mpi) return not_yet("starting the ranks with mpirun (--mpi) is not in this version yet; leave --mpi out");
   if (options.jsrun) return not_yet("starting the ranks with jsrun is not in this version yet; leave --jsrun out");
-  if (options.action == Options::Action::doctor) return not_yet("--doctor is not in this version yet");
   return {};
 }
 

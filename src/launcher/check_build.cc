@@ -1,15 +1,8 @@
 #include "launcher/check_build.h"
 
 #include <fmt/core.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,7 +10,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/process.h"
+#include "launcher/python.h"
 
 namespace hvd {
 namespace {
@@ -74,60 +67,6 @@ for pair in sys.argv[1:]:
 print(json.dumps({"python": sys.version.split()[0], "horovod": bool(folders), "frameworks": found}))
 )";
 
-bool is_program(const std::filesystem::path& path) { return ::access(path.c_str(), X_OK) == 0; }
-
-std::vector<std::filesystem::path> path_folders() {
-  std::vector<std::filesystem::path> folders;
-  const char* path = std::getenv("PATH");
-  for (std::string_view rest = path ? path : ""; !rest.empty();) {
-    size_t colon = std::min(rest.find(':'), rest.size());
-    if (colon > 0) folders.emplace_back(rest.substr(0, colon));
-    rest.remove_prefix(std::min(colon + 1, rest.size()));
-  }
-  return folders;
-}
-
-// The Python of the environment that horovodrun was installed into; the link that leads to it counts first.
-std::string find_python(const std::string& program) {
-  std::vector<std::filesystem::path> folders;
-  if (program.find('/') != std::string::npos) {
-    folders.push_back(std::filesystem::path(program).parent_path());
-  } else {
-    for (const auto& folder : path_folders())
-      if (is_program(folder / program)) {
-        folders.push_back(folder);
-        break;
-      }
-  }
-  std::error_code ignored;
-  folders.push_back(std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path());
-  for (const auto& folder : path_folders()) folders.push_back(folder);
-  for (const auto& folder : folders)
-    for (const char* name : {"python3", "python"})
-      if (is_program(folder / name)) return folder / name;
-  return "";
-}
-
-// All that the child writes, or nothing when it fails or takes too long.
-std::string read_output(Child& child) {
-  std::string output;
-  TimePoint deadline = Clock::now() + kPythonPatience;
-  bool is_complete = false;
-  while (!is_complete && Clock::now() < deadline) {
-    pollfd wanted{.fd = child.out.get(), .events = POLLIN, .revents = 0};
-    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    ::poll(&wanted, 1, static_cast<int>(std::max<int64_t>(0, left.count())));
-    std::array<char, 4096> buffer;
-    ssize_t count = ::read(child.out.get(), buffer.data(), buffer.size());
-    if (count > 0) output.append(buffer.data(), static_cast<size_t>(count));
-    is_complete = count == 0;
-  }
-  if (!is_complete) ::kill(child.pid, SIGKILL);
-  int status = 0;
-  ::waitpid(child.pid, &status, 0);
-  return is_complete && ending_of(status).code() == 0 ? output : "";
-}
-
 struct Found {
   std::optional<std::string> version;  // of the framework; empty: there, but it does not say which
   bool has_adapter = false;
@@ -154,13 +93,10 @@ std::optional<PythonAnswer> read_answer(const std::string& text) try {
 }
 
 std::optional<PythonAnswer> ask_python(const std::string& python) {
-  std::vector<std::string> command{python, "-c", std::string(kScript)}, environment;
+  std::vector<std::string> command{python, "-c", std::string(kScript)};
   for (const Framework& framework : kFrameworks)
     command.push_back(fmt::format("{}={}", framework.package, framework.module));
-  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  auto child = spawn({.command = std::move(command), .environment = std::move(environment)});
-  if (!child.ok()) return std::nullopt;
-  return read_answer(read_output(*child));
+  return read_answer(output_of(std::move(command), kPythonPatience));
 }
 
 Json describe_frameworks(PythonAnswer answer) {

@@ -9,6 +9,8 @@
 #include "launcher/assignment.h"
 #include "launcher/availability.h"
 #include "launcher/check_build.h"
+#include "launcher/doctor/doctor.h"
+#include "launcher/doctor/probe.h"
 #include "launcher/guard.h"
 #include "launcher/options.h"
 #include "launcher/run.h"
@@ -36,6 +38,7 @@ int main(int argc, char** argv) {
   // How a launcher starts an agent over ssh (ssh.cc).
   if (arguments == std::vector<std::string>{"--agent", "-"})
     return hvd::run_guarded("agent", [] { return hvd::run_agent({}); });
+  if (arguments.size() == 2 && arguments[0] == hvd::kProbeOption) return hvd::run_probe(arguments[1]);
   auto options = hvd::parse_options(arguments);
   if (!options.ok()) return usage_error(options.status());
   for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
@@ -51,6 +54,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "horovodrun: {}\n", status.message());
     return 1;
   }
+  if (options->action == hvd::Options::Action::doctor)
+    return hvd::run_guarded("doctor", [&] { return hvd::run_doctor(*options, argv[0]); });
   std::vector<hvd::Slot> slots;
   if (!options->agents) {  // else the hosts are those whose agents come
     auto assigned = hvd::assign(options->hosts, options->num_proc);

@@ -1,0 +1,237 @@
+#include "launcher/doctor/doctor.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <deque>
+#include <filesystem>
+#include <set>
+
+#include "launcher/agent_door.h"
+#include "launcher/crew.h"
+#include "launcher/doctor/facts.h"
+#include "launcher/doctor/findings.h"
+#include "launcher/doctor/patient.h"
+#include "launcher/doctor/probe.h"
+#include "launcher/doctor/report.h"
+#include "launcher/environment.h"
+#include "launcher/meeting.h"
+#include "launcher/process.h"
+#include "launcher/remote_host.h"
+#include "launcher/screen.h"
+#include "launcher/signals.h"
+#include "launcher/ssh.h"
+#include "launcher/ssh_contacts.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kUsualStartTimeout = 30;  // seconds, as model/config.cc has it
+constexpr Duration kHostSilence = std::chrono::seconds(10);
+constexpr Duration kProbeMargin = std::chrono::seconds(2);  // a probe ends by itself before its time is up
+
+// Steps: contact the hosts, start a probe on each that answers, wait, stop what is left, let the agents go.
+class Doctor {
+ public:
+  Doctor(const Options& options, std::string program, Signals signals)
+      : options_(options),
+        program_(std::move(program)),
+        signals_(std::move(signals)),
+        start_timeout_(options.start_timeout.value_or(kUsualStartTimeout)) {}
+
+  int run() {
+    auto key = key_of_job(options_);
+    if (!key.ok()) return failed(key.status());
+    Status reached = options_.agents ? await_agents(*key) : call_hosts();
+    if (!reached.ok()) return failed(reached);
+    if (stop_signal_ == 0) {
+      auto meeting = contacts_.empty() ? meet_on_this_machine(options_, *key) : meet_on_several_hosts(options_, *key);
+      if (!meeting.ok()) return failed(meeting.status());
+      probe_hosts(*meeting);
+    }
+    screen_.set_status("");
+    screen_.flush();
+    if (stop_signal_ != 0) return 128 + stop_signal_;
+    auto findings = judge(exams());
+    fmt::print("{}", options_.json ? report_json(exams(), findings) : report_text(exams(), findings));
+    return has_failed(findings) ? 1 : 0;
+  }
+
+ private:
+  static int failed(const Status& status) {
+    fmt::print(stderr, "horovodrun: {}\n", status.message());
+    return 1;
+  }
+
+  TimePoint deadline() const { return after(Clock::now(), seconds(start_timeout_)); }
+
+  // One round of an event loop; false: a signal asks us to stop.
+  template <class Contacts>
+  bool wait_for(Contacts& contacts) {
+    contacts.add_to(set_);
+    wait([&](pid_t pid, int status) { contacts.on_reaped(pid, status); });
+    contacts.look();
+    return stop_signal_ == 0;
+  }
+
+  template <class Take>
+  void wait(const Take& on_reaped) {
+    screen_.add_to(set_);
+    signals_.add_to(set_);
+    set_.wait();
+    screen_.flush();
+    signals_.reap(on_reaped);
+    for (int signal : signals_.take_stop_signals()) {
+      is_hurried_ = stop_signal_ != 0;
+      stop_signal_ = stop_signal_ != 0 ? stop_signal_ : signal;
+    }
+  }
+
+  Status call_hosts() {
+    std::vector<Host> remote;
+    for (const Host& host : options_.hosts) {
+      exams_.push_back({.name = host.name, .slots = host.slots});
+      if (!is_local(host)) remote.push_back(host);
+    }
+    if (remote.empty()) return {};
+    std::error_code error;
+    std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
+    SshContacts contacts(ssh_of(options_, environ, start_timeout_), remote, path, deadline(), strangers_);
+    while (!contacts.is_done()) {
+      screen_.set_status(
+          fmt::format("horovodrun: contacting hosts: {} of {} answer", contacts.reached(), remote.size()));
+      if (!wait_for(contacts)) return {};
+    }
+    contacts_ = contacts.take_contacts();
+    for (const Unreachable& each : contacts.failures()) {
+      HostExam* exam = find(each.host);
+      exam->contact_error = each.reason;
+      exam->command = each.command;
+    }
+    return {};
+  }
+
+  Status await_agents(const Key& key) {
+    size_t wanted = static_cast<size_t>(*options_.agents);
+    auto door = AgentDoor::open(options_, key, wanted);
+    if (!door.ok()) return door.status();
+    screen_.say(fmt::format("waiting for {} agents at {}", wanted, (*door)->addresses()));
+    for (TimePoint until = deadline(); !(*door)->is_done() && Clock::now() < until;) {
+      screen_.set_status(fmt::format("horovodrun: waiting for agents: {} of {} came", (*door)->reached(), wanted));
+      set_.wake_at(until);
+      if (!wait_for(**door)) return {};
+    }
+    contacts_ = (*door)->take_contacts();
+    for (const Contact& contact : contacts_) exams_.push_back({.name = contact.host.name});
+    for (size_t missing = contacts_.size(); missing < wanted; missing++)
+      exams_.push_back({.name = fmt::format("agent {}", missing + 1),
+                        .contact_error = fmt::format("it did not come within {} s (--start-timeout)", start_timeout_)});
+    return {};
+  }
+
+  HostExam* find(const std::string& name) {
+    auto exam = std::find_if(exams_.begin(), exams_.end(), [&](const HostExam& one) { return one.name == name; });
+    return &*exam;
+  }
+
+  void probe_hosts(const Meeting& meeting) {
+    std::vector<HostExam*> reached;
+    for (HostExam& exam : exams_)
+      if (exam.contact_error.empty()) reached.push_back(&exam);
+    for (size_t rank = 0; rank < reached.size(); rank++)
+      start_probe(*reached[rank], meeting, static_cast<int>(rank), static_cast<int>(reached.size()));
+    TimePoint until = deadline() + kProbeMargin;
+    auto is_over = [](const Patient& patient) { return patient.is_over(); };
+    while (stop_signal_ == 0 && Clock::now() < until && !all_patients(is_over)) {
+      set_.wake_at(until);
+      step();
+    }
+    end_probes();
+  }
+
+  void start_probe(HostExam& exam, const Meeting& meeting, int rank, int size) {
+    auto contact = std::find_if(contacts_.begin(), contacts_.end(),
+                                [&](const Contact& one) { return one.host.name == exam.name; });
+    bool is_here = contact == contacts_.end();
+    Work work;
+    work.command = {"/proc/self/exe", std::string(kProbeOption), program_};  // whichever horovodrun runs there
+    if (!is_here) work.variables = forwarded_variables(environ, contact->host);
+    Variables own = job_variables(options_.variables, meeting);
+    own.emplace_back("HOROVOD_START_TIMEOUT", std::to_string(start_timeout_));
+    work.variables.insert(work.variables.end(), own.begin(), own.end());
+    Patient& patient = patients_.emplace_back(exam);
+    if (is_here) {
+      patient.runner = std::make_unique<Crew>(patient, strangers_);
+    } else {
+      patient.runner = std::make_unique<RemoteHost>(patient, std::move(*contact), kHostSilence);
+    }
+    patient.runner->set_work(work);
+    Slot slot{.host = exam.name, .rank = rank, .size = size, .cross_rank = rank, .cross_size = size};
+    patient.runner->start({.rank = rank, .variables = place_variables(slot)});
+  }
+
+  template <class Predicate>
+  bool all_patients(const Predicate& predicate) const {
+    return std::all_of(patients_.begin(), patients_.end(), predicate);
+  }
+
+  void step() {
+    auto over = std::count_if(patients_.begin(), patients_.end(), [](const Patient& one) { return one.is_over(); });
+    screen_.set_status(fmt::format("horovodrun: examining hosts: {} of {} done", over, patients_.size()));
+    for (Patient& patient : patients_) patient.runner->add_to(set_);
+    wait([&](pid_t pid, int status) {
+      for (Patient& patient : patients_) patient.runner->on_reaped(pid, status);
+    });
+    for (Patient& patient : patients_) patient.runner->look();
+  }
+
+  void end_probes() {
+    for (Patient& patient : patients_) {
+      patient.give_up(fmt::format("it had not ended after {} s (--start-timeout)", start_timeout_));
+      patient.runner->stop();
+    }
+    bool has_killed = false;
+    while (!all_patients([](const Patient& patient) { return patient.is_empty(); })) {
+      if (is_hurried_ && !std::exchange(has_killed, true))
+        for (Patient& patient : patients_) patient.runner->kill();
+      step();
+    }
+    for (Patient& patient : patients_)
+      if (!patient.runner->has_left()) patient.runner->leave();
+    while (!all_patients([](const Patient& patient) { return patient.runner->has_left(); })) step();
+  }
+
+  std::vector<HostExam> exams() const { return {exams_.begin(), exams_.end()}; }
+
+  const Options& options_;
+  std::string program_;
+  Signals signals_;
+  Screen screen_;
+  PollSet set_;
+  std::set<pid_t> strangers_;
+  int start_timeout_;
+  int stop_signal_ = 0;
+  bool is_hurried_ = false;     // a second signal came
+  std::deque<HostExam> exams_;  // addresses stay
+  std::vector<Contact> contacts_;
+  std::deque<Patient> patients_;  // addresses stay
+};
+
+}  // namespace
+
+int run_doctor(const Options& options, const std::string& program) {
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is seen by write()
+  adopt_orphans();
+  auto signals = Signals::create();
+  if (!signals.ok()) {
+    fmt::print(stderr, "horovodrun: {}\n", signals.status().message());
+    return 1;
+  }
+  std::error_code error;
+  bool is_path = program.find('/') != std::string::npos;
+  std::string path = is_path ? std::filesystem::absolute(program, error).string() : program;
+  return Doctor(options, path, std::move(*signals)).run();
+}
+
+}  // namespace hvd

@@ -1,0 +1,62 @@
+#include "launcher/doctor/installation.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "launcher/python.h"
+
+namespace hvd {
+namespace {
+
+// The version is read, not imported: a package may do anything when it is imported.
+constexpr std::string_view kVersionScript = R"(
+import sys
+sys.path[:] = [path for path in sys.path if path]
+import importlib.metadata, importlib.util, json, os, re
+spec = importlib.util.find_spec("horovod")
+folder, version = "", ""
+if spec:
+    folder = next(iter(spec.submodule_search_locations or []), "")
+    try:
+        with open(os.path.join(folder, "__init__.py"), encoding="utf-8") as file:
+            found = re.search(r'^__version__\s*=\s*["\']([^"\']+)', file.read(), re.MULTILINE)
+        version = found.group(1) if found else importlib.metadata.version("horovod")
+    except Exception:
+        version = "unknown"
+print(json.dumps({"python": sys.version.split()[0], "folder": folder, "version": version}))
+)";
+
+// In a source tree horovodrun is beside the library; in an environment, the package is where Python finds it.
+std::string library_of(const std::string& package_folder) {
+  if (const char* chosen = std::getenv("HOROVOD_LIBRARY"); chosen != nullptr && *chosen != '\0') return chosen;
+  std::error_code error;
+  std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
+  for (const auto& folder : {std::filesystem::path(package_folder), own.parent_path().parent_path()}) {
+    std::filesystem::path library = folder / "lib/libhorovod.so";
+    if (!folder.empty() && std::filesystem::exists(library, error)) return library;
+  }
+  return "";
+}
+
+// A wrapper that is no Python, or one that prints something of its own, leaves everything empty.
+void take_answer(const std::string& text, Installation& found, std::string& folder) try {
+  Json answer = Json::parse(text);
+  folder = answer.at("folder");
+  found.package = answer.at("version");
+  found.python_version = answer.at("python");
+} catch (const Json::exception&) {
+}
+
+}  // namespace
+
+Installation find_installation(const std::string& program, Duration patience) {
+  Installation found{.horovodrun = HVD_VERSION};
+  found.python = find_python(program);
+  std::string folder;
+  if (!found.python.empty())
+    take_answer(output_of({found.python, "-c", std::string(kVersionScript)}, patience), found, folder);
+  found.library = library_of(folder);
+  return found;
+}
+
+}  // namespace hvd

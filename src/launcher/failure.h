@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/host_runner.h"
+#include "launcher/workers/host_runner.h"
 
 namespace hvd {
 

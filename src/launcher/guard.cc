@@ -8,7 +8,7 @@
 
 #include <cstdio>
 
-#include "launcher/process.h"
+#include "launcher/workers/process.h"
 
 namespace hvd {
 namespace {

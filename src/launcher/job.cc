@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/joined.h"
-#include "launcher/environment.h"
+#include "launcher/workers/environment.h"
 
 namespace hvd {
 namespace {

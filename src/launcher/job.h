@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/assignment.h"
+#include "launcher/command_line/options.h"
 #include "launcher/failure.h"
-#include "launcher/host_runner.h"
-#include "launcher/options.h"
-#include "launcher/rank_output.h"
-#include "launcher/screen.h"
+#include "launcher/hosts/assignment.h"
+#include "launcher/output/rank_output.h"
+#include "launcher/output/screen.h"
 #include "launcher/signals.h"
+#include "launcher/workers/host_runner.h"
 
 namespace hvd {
 

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "launcher/agent.h"
-#include "launcher/assignment.h"
-#include "launcher/availability.h"
+#include "launcher/agents/agent.h"
 #include "launcher/check_build.h"
+#include "launcher/command_line/availability.h"
+#include "launcher/command_line/options.h"
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/probe.h"
 #include "launcher/guard.h"
-#include "launcher/options.h"
+#include "launcher/hosts/assignment.h"
 #include "launcher/run.h"
 
 namespace {

@@ -12,7 +12,7 @@
 #include <array>
 
 #include "base/joined.h"
-#include "launcher/environment.h"
+#include "launcher/workers/environment.h"
 #include "net/socket.h"
 #include "net/tls.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 #include "base/status.h"
-#include "launcher/options.h"
+#include "launcher/command_line/options.h"
 #include "net/key.h"
 #include "rendezvous/store_server.h"
 

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "launcher/process.h"
+#include "launcher/workers/process.h"
 #include "net/poller.h"
 
 namespace hvd {

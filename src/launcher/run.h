@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "launcher/assignment.h"
-#include "launcher/options.h"
+#include "launcher/command_line/options.h"
+#include "launcher/hosts/assignment.h"
 
 namespace hvd {
 

@@ -8,7 +8,7 @@
 
 #include "base/fd.h"
 #include "base/status.h"
-#include "launcher/poll_set.h"
+#include "launcher/workers/poll_set.h"
 
 namespace hvd {
 

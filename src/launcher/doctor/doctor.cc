@@ -8,21 +8,21 @@
 #include <filesystem>
 #include <set>
 
-#include "launcher/agent_door.h"
-#include "launcher/crew.h"
+#include "launcher/agents/agent_door.h"
+#include "launcher/agents/remote_host.h"
 #include "launcher/doctor/facts.h"
 #include "launcher/doctor/findings.h"
 #include "launcher/doctor/patient.h"
 #include "launcher/doctor/probe.h"
 #include "launcher/doctor/report.h"
-#include "launcher/environment.h"
 #include "launcher/meeting.h"
-#include "launcher/process.h"
-#include "launcher/remote_host.h"
-#include "launcher/screen.h"
+#include "launcher/output/screen.h"
 #include "launcher/signals.h"
-#include "launcher/ssh.h"
-#include "launcher/ssh_contacts.h"
+#include "launcher/ssh/ssh.h"
+#include "launcher/ssh/ssh_contacts.h"
+#include "launcher/workers/crew.h"
+#include "launcher/workers/environment.h"
+#include "launcher/workers/process.h"
 
 namespace hvd {
 namespace {

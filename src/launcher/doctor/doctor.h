@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "launcher/options.h"
+#include "launcher/command_line/options.h"
 
 namespace hvd {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "launcher/doctor/facts.h"
-#include "launcher/host_runner.h"
-#include "launcher/output.h"
+#include "launcher/output/output.h"
+#include "launcher/workers/host_runner.h"
 
 namespace hvd {
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <sstream>
 
-#include "launcher/binding.h"
+#include "launcher/workers/binding.h"
 
 namespace hvd {
 namespace {

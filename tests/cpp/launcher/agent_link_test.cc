@@ -1,4 +1,4 @@
-#include "launcher/agent_link.h"
+#include "launcher/agents/agent_link.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "launcher/agent_messages.h"
+#include "launcher/agents/agent_messages.h"
 
 #include <gtest/gtest.h>
 

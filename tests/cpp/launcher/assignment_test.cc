@@ -1,4 +1,4 @@
-#include "launcher/assignment.h"
+#include "launcher/hosts/assignment.h"
 
 #include <gtest/gtest.h>
 

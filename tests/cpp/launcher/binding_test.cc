@@ -1,4 +1,4 @@
-#include "launcher/binding.h"
+#include "launcher/workers/binding.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 // Real processes. Each test runs in a process of its own (ctest), which adopts what the workers leave.
-#include "launcher/crew.h"
+#include "launcher/workers/crew.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "launcher/options.h"
+#include "launcher/command_line/options.h"
 
 #include <fmt/core.h>
 #include <gmock/gmock.h>
@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "base/joined.h"
-#include "launcher/arguments.h"
-#include "launcher/closest.h"
-#include "launcher/hostfile.h"
-#include "launcher/local_names.h"
-#include "launcher/option_table.h"
+#include "launcher/command_line/arguments.h"
+#include "launcher/command_line/option_table.h"
+#include "launcher/hosts/hostfile.h"
+#include "launcher/hosts/local_names.h"
+#include "launcher/text/closest.h"
 
 namespace hvd {
 namespace {

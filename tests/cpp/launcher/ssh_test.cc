@@ -1,4 +1,4 @@
-#include "launcher/ssh.h"
+#include "launcher/ssh/ssh.h"
 
 #include <gmock/gmock.h>
 

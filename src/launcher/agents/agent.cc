@@ -1,0 +1,194 @@
+#include "launcher/agents/agent.h"
+
+#include <fmt/core.h>
+#include <limits.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <set>
+
+#include "launcher/agents/agent_call.h"
+#include "launcher/agents/agent_link.h"
+#include "launcher/agents/stdio_stream.h"
+#include "launcher/signals.h"
+#include "launcher/workers/binding.h"
+#include "launcher/workers/crew.h"
+#include "launcher/workers/process.h"
+
+namespace hvd {
+namespace {
+
+constexpr Duration kPartingTime = std::chrono::seconds(2);  // for the last messages to go out
+
+int agent_failed(std::string_view reason) {
+  fmt::print(stderr, "horovodrun --agent: {}\n", reason);
+  return 1;
+}
+
+AgentHello own_hello() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
+  return {.version = HVD_VERSION, .host = name.data(), .pid = ::getpid(), .cores = usable_cores()};
+}
+
+class Agent : public HostEvents {
+ public:
+  Agent(AgentLink& link, Signals& signals) : link_(link), signals_(signals), crew_(*this, strangers_) {}
+
+  int run() {
+    link_.send(own_hello());
+    while (!is_over()) {
+      for (WorkerStream stream : {WorkerStream::out, WorkerStream::err})
+        crew_.hold_output(stream, !is_lost_ && room_[static_cast<size_t>(stream)] <= 0);
+      signals_.add_to(set_);
+      crew_.add_to(set_);
+      if (!is_lost_) link_.add_to(set_);
+      set_.wake_at(part_by_);
+      set_.wait();
+      look();
+    }
+    return lost_.empty() ? 0 : agent_failed(lost_);
+  }
+
+  void on_started(int rank, pid_t pid) override { link_.send(WorkerStarted{.rank = rank, .pid = pid}); }
+  void on_not_started(int rank, std::string_view reason) override {
+    link_.send(WorkerNotStarted{.rank = rank, .reason = std::string(reason)});
+  }
+  void on_output(int rank, WorkerStream stream, std::string_view bytes) override {
+    if (is_lost_) return;
+    room_[static_cast<size_t>(stream)] -= static_cast<int64_t>(bytes.size());
+    link_.send(WorkerOutput{.rank = rank, .stream = stream, .bytes = std::string(bytes)});
+  }
+  void on_output_end(int rank, WorkerStream stream) override { link_.send(WorkerOutputEnd{rank, stream}); }
+  void on_ended(int rank, const Ended& ended) override { link_.send(WorkerEnded{rank, ended}); }
+  void on_notice(std::string_view text) override { link_.send(AgentNotice{std::string(text)}); }
+  void on_empty() override {
+    is_empty_ = true;
+    link_.send(AgentEmpty{});
+  }
+  void on_lost(std::string_view, bool) override {}
+
+ private:
+  bool is_over() const {
+    if (is_lost_) return is_empty_;
+    return is_leaving_ && is_empty_ && (!link_.has_unsent() || Clock::now() >= part_by_);
+  }
+
+  void look() {
+    for (int signal : signals_.take_stop_signals()) {
+      on_notice(fmt::format("the agent got {} and stops its workers", signal_name(signal)));
+      if (std::exchange(is_stopping_, true)) crew_.kill();
+      lose(fmt::format("got {}", signal_name(signal)), false);
+    }
+    signals_.reap([&](pid_t pid, int status) { crew_.on_reaped(pid, status); });
+    crew_.look();
+    while (!is_lost_ && receive()) {
+    }
+  }
+
+  bool receive() {
+    auto message = link_.receive();
+    if (!message.ok()) {
+      lose(fmt::format("the launcher is gone: {}", message.status().message()), true);
+      return false;
+    }
+    if (!*message) return false;
+    take(**message);
+    return true;
+  }
+
+  void take(const AgentMessage& message) {
+    if (const auto* work = std::get_if<AgentWork>(&message)) {
+      link_.set_silence(seconds(work->silence), seconds(work->beat));
+      crew_.set_work(work->work);
+    } else if (const auto* start = std::get_if<AgentStart>(&message)) {
+      is_empty_ = false;
+      crew_.start(start->start);
+    } else if (const auto* stop = std::get_if<AgentStop>(&message)) {
+      if (stop->at_once) {
+        crew_.kill();
+      } else if (stop->rank >= 0) {
+        crew_.stop(stop->rank);
+      } else {
+        crew_.stop();
+      }
+    } else if (const auto* room = std::get_if<AgentRoom>(&message)) {
+      room_[static_cast<size_t>(room->stream)] += static_cast<int64_t>(room->bytes);
+    } else if (std::holds_alternative<AgentLeave>(message)) {
+      is_leaving_ = true;
+      part_by_ = Clock::now() + kPartingTime;
+      if (!is_empty_) crew_.kill();
+    }
+  }
+
+  // Nobody wants to know any more: everything here has to end.
+  void lose(std::string reason, bool at_once) {
+    if (!is_leaving_ && lost_.empty()) lost_ = std::move(reason);
+    is_lost_ = true;
+    if (is_empty_) return;
+    if (at_once) {
+      crew_.kill();
+    } else {
+      crew_.stop();
+    }
+  }
+
+  AgentLink& link_;
+  Signals& signals_;
+  std::set<pid_t> strangers_;
+  Crew crew_;
+  PollSet set_;
+  int64_t room_[2] = {kOutputWindow, kOutputWindow};
+  bool is_empty_ = true;  // nothing was started, or all of it has ended
+  bool is_stopping_ = false, is_leaving_ = false, is_lost_ = false;
+  TimePoint part_by_ = kNever;
+  std::string lost_;  // why, if not because it was let go
+};
+
+// Waits for the launcher's first word.
+Status await_first_word(AgentLink& link, Signals& signals) {
+  PollSet set;
+  while (true) {
+    auto message = link.receive();
+    if (!message.ok())
+      return {Code::peer_lost,
+              "stdin ended before the launcher said anything: whatever runs this command has to pass "
+              "stdin on (kubectl exec -i)"};
+    if (*message) return {};
+    if (auto stops = signals.take_stop_signals(); !stops.empty())
+      return {Code::aborted, fmt::format("got {}", signal_name(stops[0]))};
+    set.add(STDIN_FILENO, POLLIN, [] {});
+    signals.add_to(set);
+    set.wait();
+  }
+}
+
+int serve_stdio() {
+  auto signals = Signals::create();
+  if (!signals.ok()) return agent_failed(signals.status().message());
+  std::unique_ptr<Stream> stream = make_stdio_stream();
+  Stream& raw = *stream;
+  AgentLink link(std::move(stream), STDOUT_FILENO);
+  if (Status status = await_first_word(link, *signals); !status.ok()) return agent_failed(status.message());
+  auto said = raw.write(std::as_bytes(std::span(kAgentMagic)));
+  if (!said.ok() || *said != kAgentMagic.size()) return agent_failed("cannot write to stdout");
+  return Agent(link, *signals).run();
+}
+
+}  // namespace
+
+int run_agent(const Options& options) {
+  ::signal(SIGPIPE, SIG_IGN);
+  adopt_orphans();
+  if (options.rendezvous.empty()) return serve_stdio();
+  auto signals = Signals::create();
+  if (!signals.ok()) return agent_failed(signals.status().message());
+  auto stream = call_launcher(options, *signals);
+  if (!stream.ok()) return agent_failed(stream.status().message());
+  AgentLink link(std::move(*stream));
+  return Agent(link, *signals).run();
+}
+
+}  // namespace hvd

@@ -1,0 +1,104 @@
+#include "launcher/agents/agent_call.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+#include "launcher/meeting.h"
+#include "launcher/workers/process.h"
+#include "net/connector.h"
+
+namespace hvd {
+namespace {
+
+constexpr Duration kRound = std::chrono::seconds(10);  // names are looked up again after it
+constexpr Duration kPause = std::chrono::seconds(1);
+
+Status interrupted(Signals& signals) {
+  auto stops = signals.take_stop_signals();
+  if (stops.empty()) return {};
+  return {Code::aborted, fmt::format("got {}", signal_name(stops[0]))};
+}
+
+Status pause(Signals& signals, TimePoint until) {
+  PollSet set;
+  while (Clock::now() < until) {
+    if (Status status = interrupted(signals); !status.ok()) return status;
+    signals.add_to(set);
+    set.wake_at(until);
+    set.wait();
+  }
+  return {};
+}
+
+// One round: all addresses that the name has now.
+Result<std::unique_ptr<Stream>> try_once(const Rendezvous& place, const Credentials& credentials, Signals& signals,
+                                         TimePoint until) {
+  auto endpoints = resolve(place.host, place.port);
+  if (!endpoints.ok()) {
+    if (Status status = pause(signals, std::min(until, Clock::now() + kPause)); !status.ok()) return status;
+    return Status(Code::timed_out, std::string(endpoints.status().message()));
+  }
+  Target target{.name = "the launcher", .endpoints = std::move(*endpoints), .identity = {.purpose = Purpose::agent}};
+  auto connector = Connector::create(std::move(target), credentials, Clock::now(), until);
+  if (!connector.ok()) return connector.status();
+  PollSet set;
+  while (true) {
+    if (auto stream = (*connector)->poll(Clock::now())) {
+      if (!stream->ok() && Clock::now() >= until)
+        return Status(Code::timed_out, std::string(stream->status().message()));
+      return std::move(*stream);
+    }
+    if (Status status = interrupted(signals); !status.ok()) return status;
+    set.add((*connector)->descriptor(), POLLIN, [] {});
+    signals.add_to(set);
+    set.wait();
+  }
+}
+
+}  // namespace
+
+Result<Rendezvous> parse_rendezvous(std::string_view text) {
+  size_t colon = text.rfind(':');
+  Rendezvous place;
+  std::string_view port = colon == std::string_view::npos ? "" : text.substr(colon + 1);
+  auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), place.port);
+  if (port.empty() || error != std::errc() || end != port.data() + port.size() || place.port == 0)
+    return Status(Code::invalid_argument,
+                  fmt::format("--rendezvous {}: expected HOST:PORT, as in node1:4711 or [fd00::2]:4711", text));
+  std::string_view host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  place.host = host;
+  return place;
+}
+
+Result<Credentials> agent_credentials(const Key& key) {
+  auto tls = TlsContext::from_key(key);
+  if (!tls.ok()) return tls.status();
+  return Credentials{.key = key, .tls = std::move(*tls)};
+}
+
+Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& signals) {
+  auto place = parse_rendezvous(options.rendezvous);
+  if (!place.ok()) return place.status();
+  if (place->host.empty()) return Status(Code::invalid_argument, "--rendezvous needs the launcher's host");
+  auto key = key_of_job(options);
+  if (!key.ok()) return key.status();
+  auto credentials = agent_credentials(*key);
+  if (!credentials.ok()) return credentials.status();
+  TimePoint deadline = options.start_timeout ? Clock::now() + seconds(*options.start_timeout) : kNever;
+  for (bool has_said = false;; has_said = true) {
+    TimePoint until = std::min(deadline, Clock::now() + kRound);
+    auto stream = try_once(*place, *credentials, signals, until);
+    if (stream.ok() || stream.status().code() != Code::timed_out) return stream;
+    std::string reason(stream.status().message());
+    if (reason.find("TLS: ") != std::string::npos)  // somebody is there, and cannot read us
+      return Status(Code::precondition, fmt::format("the launcher has another key than we: {}", reason));
+    if (Clock::now() >= deadline) return stream;
+    if (!has_said) fmt::print(stderr, "horovodrun --agent: still waiting for the launcher: {}\n", reason);
+  }
+}
+
+}  // namespace hvd

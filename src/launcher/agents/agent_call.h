@@ -1,0 +1,27 @@
+// How an agent that was started by hand finds its launcher. Thread rule: one thread; call_launcher() blocks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "launcher/command_line/options.h"
+#include "launcher/signals.h"
+#include "net/credentials.h"
+#include "net/stream.h"
+
+namespace hvd {
+
+struct Rendezvous {
+  std::string host;  // may be empty for the side that listens
+  uint16_t port = 0;
+};
+Result<Rendezvous> parse_rendezvous(std::string_view text);  // host:port, [fd00::2]:port, :port
+
+// What agents and launcher prove to each other; what follows is always encrypted, because it says what to run.
+Result<Credentials> agent_credentials(const Key& key);
+
+// Tries until the launcher is there, it refuses us, a signal comes or the start time-out is over, if there is one.
+Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& signals);
+
+}  // namespace hvd

@@ -1,0 +1,85 @@
+// What a launcher and the agent of a host say to each other. An agent begins with a hello; the launcher answers with
+// the work, and from then on tells which workers to start and stop while the agent tells what becomes of them. Output
+// flows as far as the launcher has granted room for it, so that a slow terminal holds up the workers' output and
+// nothing else. A message is one frame (net/framed.h): a kind and its fields. Thread rule: plain values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "base/status.h"
+#include "base/wire.h"
+#include "launcher/workers/host_runner.h"
+
+namespace hvd {
+
+inline constexpr uint64_t kAgentProtocol = 1;
+inline constexpr size_t kOutputWindow = 1 << 20;          // bytes of one stream kind under way from one host
+inline constexpr size_t kLargestAgentMessage = 16 << 20;  // the environment and command of a job are the largest
+// An agent that talks over ssh says this before its first frame: whatever a login shell prints comes before it.
+inline constexpr std::string_view kAgentMagic{"\n\0horovod agent\n", 16};
+
+// agent -> launcher
+struct AgentHello {
+  uint64_t protocol = kAgentProtocol;
+  std::string version, host;  // of horovodrun; what the machine calls itself
+  int64_t pid = 0;
+  int32_t cores = 1;
+};
+struct WorkerStarted {
+  int32_t rank = 0;
+  int64_t pid = 0;
+};
+struct WorkerNotStarted {
+  int32_t rank = 0;
+  std::string reason;
+};
+struct WorkerOutput {
+  int32_t rank = 0;
+  WorkerStream stream{};
+  std::string bytes;
+};
+struct WorkerOutputEnd {
+  int32_t rank = 0;
+  WorkerStream stream{};
+};
+struct WorkerEnded {
+  int32_t rank = 0;
+  Ended ended;
+};
+struct AgentNotice {
+  std::string text;
+};
+struct AgentEmpty {};
+
+// launcher -> agent
+struct AgentWork {
+  Work work;
+  double silence = 0;  // seconds without a word from the launcher after which the agent gives up
+  double beat = 1;     // seconds after which the agent says something at the latest
+};
+struct AgentStart {
+  Start start;
+};
+struct AgentStop {
+  int32_t rank = -1;  // -1: all
+  bool at_once = false;
+};
+struct AgentRoom {
+  WorkerStream stream{};
+  uint64_t bytes = 0;
+};
+struct AgentLeave {};
+
+// both
+struct AgentBeat {};  // "I am here"
+
+using AgentMessage =
+    std::variant<AgentHello, WorkerStarted, WorkerNotStarted, WorkerOutput, WorkerOutputEnd, WorkerEnded, AgentNotice,
+                 AgentEmpty, AgentWork, AgentStart, AgentStop, AgentRoom, AgentLeave, AgentBeat>;
+
+Bytes encode(const AgentMessage& message);
+Result<AgentMessage> decode_agent_message(ByteView bytes);
+
+}  // namespace hvd

@@ -1,0 +1,51 @@
+// A host whose workers are run by an agent there. It is lost when the agent falls silent, the connection ends, or it
+// does not stop when told to; the agent then ends everything on its side.
+// Thread rule: as HostRunner.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "launcher/agents/contact.h"
+#include "launcher/workers/host_runner.h"
+
+namespace hvd {
+
+class RemoteHost : public HostRunner {
+ public:
+  // `silence` is how long the launcher may hear nothing from the agent. The agent bears more: a launcher may be held up
+  // by a slow file system, and if it has died, its connections usually end.
+  RemoteHost(HostEvents& events, Contact contact, Duration silence);
+
+  void set_work(const Work& work) override;
+  void start(const Start& start) override;
+  void stop(int rank) override;
+  void stop() override;
+  void kill() override;
+  void leave() override;
+  bool has_left() const override { return is_gone_; }
+  void hold_output(WorkerStream stream, bool hold) override;
+  void add_to(PollSet& set) override;
+  void on_reaped(pid_t pid, int status) override;
+  void look() override;
+
+ private:
+  bool receive();  // false: there is nothing more for now
+  void take(const AgentMessage& message);
+  void lose(std::string_view reason, bool is_cause = true);
+  void grant();
+  void listen_for(Duration silence);
+
+  HostEvents& events_;
+  Contact contact_;
+  Duration silence_;
+  bool held_[2] = {false, false};
+  uint64_t owed_[2] = {0, 0};  // output that was taken; its room goes back to the agent when nothing is held
+  int starting_ = 0;           // workers that it was told to start and has not reported
+  bool has_more_ = false;
+  TimePoint give_up_ = kNever;
+  std::string broken_;  // why the link ended; ssh may know more
+  bool has_left_ = false, is_gone_ = false;
+};
+
+}  // namespace hvd

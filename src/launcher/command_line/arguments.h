@@ -1,0 +1,30 @@
+// Reads the command line as options and the command: everything from the first word on that is not an option. As
+// argparse does it, the beginning of a long option is enough where only one begins so; single-dash words such as -np
+// are options of their own, not bundles of letters. An unknown option is answered with the closest known one. Thread
+// rule: pure function.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "launcher/command_line/option_table.h"
+
+namespace hvd {
+
+struct GivenOption {
+  const OptionRow* row;
+  bool is_opposite;
+  std::string spelling;  // as the user wrote it
+  std::vector<std::string> values;
+};
+
+struct Arguments {
+  std::vector<GivenOption> options;
+  std::vector<std::string> command;
+};
+
+// Reading stops at --help and --version, whatever follows.
+Result<Arguments> parse_arguments(const std::vector<std::string>& words);
+
+}  // namespace hvd

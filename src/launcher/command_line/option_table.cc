@@ -1,0 +1,319 @@
+#include "launcher/command_line/option_table.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "base/joined.h"
+#include "launcher/text/mistake.h"
+#include "launcher/text/number.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kMostProcesses = 100000;  // catches a slip of the keyboard before it becomes a fork bomb
+constexpr int kMostSeconds = 1000000000;
+constexpr int kLongestCooldown = 3600;
+
+constexpr const char* kJob = "Job";
+constexpr const char* kHosts = "Hosts";
+constexpr const char* kOutput = "Output";
+constexpr const char* kAgents = "Without ssh";
+constexpr const char* kElastic = "Elastic jobs";
+constexpr const char* kTuning = "Tuning";
+constexpr const char* kAutotune = "Autotuning";
+constexpr const char* kTimeline = "Timeline";
+constexpr const char* kStalls = "Stalls";
+constexpr const char* kLog = "Log";
+constexpr const char* kLibraries = "Libraries";
+constexpr const char* kControllers = "Controllers";
+constexpr const char* kHidden = "";
+constexpr const char* kGroups[] = {kJob,      kHosts,  kAgents, kOutput,  kTuning,    kAutotune,
+                                   kTimeline, kStalls, kLog,    kElastic, kLibraries, kControllers};
+
+using Action = Options::Action;
+
+// clang-format off
+constexpr OptionRow kRows[] = {
+    {.names = "-h --help", .group = kJob, .target = Does{Action::show_help}, .text = "print this text"},
+    {.names = "-v --version", .group = kJob, .target = Does{Action::show_version}, .text = "print the version"},
+    {.names = "-cb --check-build", .group = kJob, .target = Does{Action::check_build},
+     .text = "list the frameworks, controllers and operations that this installation offers"},
+    {.names = "--doctor", .group = kJob, .target = Does{Action::doctor},
+     .text = "check that the hosts can run a job together, and say what to do where they cannot"},
+    {.names = "--json", .group = kJob, .target = Flag{&CommandLine::json},
+     .text = "with --check-build and --doctor: print JSON"},
+    {.names = "-np -n --num-proc", .value = "N", .group = kJob,
+     .target = Number{&CommandLine::np, 1, kMostProcesses},
+     .text = "number of ranks; without it, all slots of the hosts or of the scheduler's allocation"},
+    {.names = "--config-file", .value = "FILE", .group = kJob, .target = Text{&CommandLine::config_file},
+     .text = "YAML file with values for the options below; the command line wins"},
+    {.names = "--start-timeout", .value = "SECONDS", .group = kJob,
+     .target = Number{&CommandLine::start_timeout, 0, kMostSeconds},
+     .text = "time in which all ranks must have started and met (default: HOROVOD_START_TIMEOUT, or 30)"},
+    {.names = "--bind-to", .value = "WHAT", .group = kJob, .target = Choice{&CommandLine::bind_to, "core numa none"},
+     .text = "bind every rank to its share of the cores (core), to a NUMA node (numa), or to nothing (none)"},
+    {.names = "--dry-run", .group = kJob, .target = Flag{&CommandLine::dry_run},
+     .text = "print the job that would be run, as JSON, and run nothing"},
+    {.names = "--verbose", .group = kJob, .target = Flag{&CommandLine::verbose},
+     .text = "tell which rank is started where"},
+
+    {.names = "-H --hosts", .value = "LIST", .group = kHosts, .target = Text{&CommandLine::hosts_text},
+     .text = "where to run: HOST:SLOTS,... as in node1:4,me@node2:4,[fd00::3]:4; one slot where none is named "
+             "(default: the scheduler's allocation, or this machine)", .excludes = "hosts"},
+    {.names = "-hostfile --hostfile", .value = "FILE", .group = kHosts, .target = Text{&CommandLine::hostfile},
+     .text = "the same, one host per line: HOST slots=N", .excludes = "hosts"},
+    {.names = "-p --ssh-port", .value = "PORT", .group = kHosts, .target = Number{&CommandLine::ssh_port, 1, 65535},
+     .text = "port of ssh on the hosts"},
+    {.names = "-i --ssh-identity-file", .value = "FILE", .group = kHosts,
+     .target = Text{&CommandLine::ssh_identity_file}, .text = "private key for ssh"},
+    {.names = "--ssh-strict", .group = kHosts, .target = Flag{&CommandLine::ssh_strict},
+     .text = "only hosts whose keys ssh knows already"},
+    {.names = "--disable-cache", .group = kHosts, .target = Flag{&CommandLine::disable_cache},
+     .text = "check the hosts again, even if they answered within the last hour"},
+    {.names = "--network-interfaces", .value = "LIST", .group = kHosts,
+     .target = Names{&CommandLine::network_interfaces, true},
+     .text = "interfaces to use between hosts, separated by commas (default: whichever work)"},
+    {.names = "--network-interface", .value = "NAME", .group = kHosts,
+     .target = Names{&CommandLine::network_interfaces, false}, .text = "one of them; may be repeated"},
+    {.names = "--tls", .group = kHosts, .target = Flag{&CommandLine::tls},
+     .text = "encrypt all connections between hosts"},
+
+    {.names = "--agents", .value = "N", .group = kAgents, .target = Number{&CommandLine::agents, 1, kMostProcesses},
+     .text = "wait for N agents and run the job on them", .excludes = "hosts"},
+    {.names = "--agent", .group = kAgents, .target = Flag{&CommandLine::agent},
+     .text = "be an agent: report at --rendezvous and start what the launcher there says"},
+    {.names = "--rendezvous", .value = "HOST:PORT", .group = kAgents, .target = Text{&CommandLine::rendezvous},
+     .text = "where the launcher listens for agents"},
+    {.names = "--key-file", .value = "FILE", .group = kAgents, .target = Text{&CommandLine::key_file},
+     .text = "the key that launcher and agents share; - reads it from standard input"},
+
+    {.names = "--output-filename", .value = "DIR", .group = kOutput, .target = Text{&CommandLine::output_filename},
+     .text = "also write each rank's output to DIR/rank.N/stdout and stderr"},
+    {.names = "-prefix-timestamp --prefix-output-with-timestamp", .group = kOutput,
+     .target = Flag{&CommandLine::prefix_timestamp}, .text = "start every line with the time",
+     .excludes = "timestamps"},
+
+    {.names = "--fusion-threshold-mb", .value = "N", .group = kTuning,
+     .target = Tunable{"HOROVOD_FUSION_THRESHOLD", TunableKind::mebibytes},
+     .text = "fuse small tensors into messages of up to this many MiB", .config_key = "params.fusion_threshold_mb"},
+    {.names = "--cycle-time-ms", .value = "X", .group = kTuning, .target = Tunable{"HOROVOD_CYCLE_TIME", TunableKind::real},
+     .text = "wait this many milliseconds for more tensors before a message is sent",
+     .config_key = "params.cycle_time_ms"},
+    {.names = "--cache-capacity", .value = "N", .group = kTuning,
+     .target = Tunable{"HOROVOD_CACHE_CAPACITY", TunableKind::count}, .text = "plans that are remembered; 0: none",
+     .config_key = "params.cache_capacity"},
+    {.names = "--hierarchical-allreduce", .opposite = "--no-hierarchical-allreduce", .group = kTuning,
+     .target = Switch{"HOROVOD_HIERARCHICAL_ALLREDUCE"}, .text = "reduce inside each host first",
+     .config_key = "params.hierarchical_allreduce"},
+    {.names = "--hierarchical-allgather", .opposite = "--no-hierarchical-allgather", .group = kTuning,
+     .target = Switch{"HOROVOD_HIERARCHICAL_ALLGATHER"}, .text = "gather inside each host first",
+     .config_key = "params.hierarchical_allgather"},
+    {.names = "--torus-allreduce", .opposite = "--no-torus-allreduce", .group = kTuning,
+     .target = Switch{"HOROVOD_TORUS_ALLREDUCE"},
+     .text = "reduce along the two dimensions of hosts and local ranks", .config_key = "params.torus_allreduce"},
+
+    {.names = "--autotune", .opposite = "--no-autotune", .group = kAutotune, .target = Switch{"HOROVOD_AUTOTUNE"},
+     .text = "find good values of the knobs while training; the options below count only with it",
+     .config_key = "autotune.enabled"},
+    {.names = "--autotune-log-file", .value = "FILE", .group = kAutotune,
+     .target = Tunable{"HOROVOD_AUTOTUNE_LOG", TunableKind::path, "HOROVOD_AUTOTUNE"}, .text = "CSV file of what was tried",
+     .config_key = "autotune.log_file"},
+    {.names = "--autotune-warmup-samples", .value = "N", .group = kAutotune,
+     .target = Tunable{"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", TunableKind::count, "HOROVOD_AUTOTUNE"},
+     .text = "samples that are thrown away", .config_key = "autotune.warmup_samples"},
+    {.names = "--autotune-steps-per-sample", .value = "N", .group = kAutotune,
+     .target = Tunable{"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", TunableKind::count, "HOROVOD_AUTOTUNE"},
+     .text = "steps of one sample", .config_key = "autotune.steps_per_sample"},
+    {.names = "--autotune-bayes-opt-max-samples", .value = "N", .group = kAutotune,
+     .target = Tunable{"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", TunableKind::count, "HOROVOD_AUTOTUNE"},
+     .text = "samples until the best values are kept", .config_key = "autotune.bayes_opt_max_samples"},
+    {.names = "--autotune-gaussian-process-noise", .value = "X", .group = kAutotune,
+     .target = Tunable{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", TunableKind::fraction, "HOROVOD_AUTOTUNE"},
+     .text = "how noisy samples are taken to be, 0 to 1", .config_key = "autotune.gaussian_process_noise"},
+
+    {.names = "--timeline-filename", .value = "FILE", .group = kTimeline,
+     .target = Tunable{"HOROVOD_TIMELINE", TunableKind::path},
+     .text = "write a trace of every operation; open it in Perfetto", .config_key = "timeline.filename"},
+    {.names = "--timeline-mark-cycles", .opposite = "--no-timeline-mark-cycles", .group = kTimeline,
+     .target = Switch{"HOROVOD_TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE"}, .text = "mark the start of every cycle",
+     .config_key = "timeline.mark_cycles"},
+
+    {.names = "--no-stall-check", .opposite = "--stall-check", .group = kStalls,
+     .target = Switch{"HOROVOD_STALL_CHECK_DISABLE"}, .text = "do not look for stalled ranks",
+     .config_key = "!stall_check.enabled"},
+    {.names = "--stall-check-warning-time-seconds", .value = "N", .group = kStalls,
+     .target = Tunable{"HOROVOD_STALL_CHECK_TIME_SECONDS", TunableKind::count},
+     .text = "warn when a rank is missing for so long", .config_key = "stall_check.warning_time_seconds"},
+    {.names = "--stall-check-shutdown-time-seconds", .value = "N", .group = kStalls,
+     .target = Tunable{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", TunableKind::count},
+     .text = "stop the job when a rank is missing for so long; 0: never",
+     .config_key = "stall_check.shutdown_time_seconds"},
+
+    {.names = "--log-level", .value = "LEVEL", .group = kLog, .target = Tunable{"HOROVOD_LOG_LEVEL", TunableKind::level},
+     .text = "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL", .config_key = "logging.level"},
+    {.names = "--log-without-timestamp", .opposite = "--log-with-timestamp", .group = kLog,
+     .target = Switch{"HOROVOD_LOG_HIDE_TIME"}, .text = "leave the time out of log lines",
+     .config_key = "!logging.with_timestamp", .excludes = "timestamps"},
+    {.names = "--log-hide-timestamp", .opposite = "--no-log-hide-timestamp", .group = kHidden,
+     .target = Switch{"HOROVOD_LOG_HIDE_TIME"}, .text = "", .excludes = "timestamps",
+     .deprecated = "--log-without-timestamp or --log-with-timestamp"},
+
+    {.names = "--host-discovery-script", .value = "FILE", .group = kElastic,
+     .target = Text{&CommandLine::host_discovery_script},
+     .text = "program that prints the hosts of the moment, HOST or HOST:SLOTS per line", .excludes = "hosts"},
+    {.names = "--min-np --min-num-proc", .value = "N", .group = kElastic,
+     .target = Number{&CommandLine::min_num_proc, 1, kMostProcesses},
+     .text = "go on while at least so many ranks are left (default: -np)"},
+    {.names = "--max-np --max-num-proc", .value = "N", .group = kElastic,
+     .target = Number{&CommandLine::max_num_proc, 1, kMostProcesses}, .text = "do not grow beyond so many ranks"},
+    {.names = "--slots-per-host", .value = "N", .group = kElastic,
+     .target = Number{&CommandLine::slots_per_host, 1, kMostProcesses},
+     .text = "slots of a host for which the discovery script names none"},
+    {.names = "--elastic-timeout", .value = "SECONDS", .group = kElastic,
+     .target = Number{&CommandLine::elastic_timeout, 0, kMostSeconds},
+     .text = "time to wait for enough slots (default: HOROVOD_ELASTIC_TIMEOUT, or 600)"},
+    {.names = "--reset-limit", .value = "N", .group = kElastic,
+     .target = Number{&CommandLine::reset_limit, 0, INT_MAX}, .text = "give up after so many changes of the hosts"},
+    {.names = "--blacklist-cooldown-range", .value = "MIN MAX", .group = kElastic,
+     .target = Bounds{&CommandLine::blacklist_cooldown, 1, kLongestCooldown},
+     .text = "seconds after which a host that failed is tried again"},
+
+    {.names = "--gloo-timeout-seconds", .value = "N", .group = kLibraries,
+     .target = Tunable{"HOROVOD_GLOO_TIMEOUT_SECONDS", TunableKind::count},
+     .text = "seconds a connection may take to be made", .config_key = "library_options.gloo_timeout_seconds"},
+    {.names = "--thread-affinity", .value = "CORES", .group = kLibraries,
+     .target = Tunable{"HOROVOD_THREAD_AFFINITY", TunableKind::counts},
+     .text = "core of the communication thread, one for each local rank, separated by commas",
+     .config_key = "library_options.thread_affinity"},
+    {.names = "--num-nccl-streams", .value = "N", .group = kLibraries,
+     .target = Tunable{"HOROVOD_NUM_NCCL_STREAMS", TunableKind::count}, .text = "NCCL streams",
+     .config_key = "library_options.num_nccl_streams"},
+    {.names = "--mpi-threads-disable", .opposite = "--no-mpi-threads-disable", .group = kLibraries,
+     .target = Switch{"HOROVOD_MPI_THREADS_DISABLE"}, .text = "start MPI without thread support",
+     .config_key = "library_options.mpi_threads_disable"},
+    {.names = "--tcp", .group = kLibraries, .target = Flag{&CommandLine::tcp},
+     .text = "use TCP where a library would use InfiniBand"},
+
+    {.names = "--gloo", .group = kControllers, .target = Flag{&CommandLine::gloo},
+     .text = "the built-in launcher and transport, which are the default", .excludes = "controller"},
+    {.names = "--mpi", .group = kControllers, .target = Flag{&CommandLine::mpi}, .text = "start the ranks with mpirun",
+     .excludes = "controller"},
+    {.names = "--jsrun", .group = kControllers, .target = Flag{&CommandLine::jsrun},
+     .text = "start the ranks with jsrun, in a job of LSF", .excludes = "controller"},
+    {.names = "--mpi-args", .value = "ARGUMENTS", .group = kControllers, .target = Text{&CommandLine::mpi_args},
+     .text = "arguments for mpirun; write --mpi-args=\"...\""},
+    {.names = "--binding-args", .value = "ARGUMENTS", .group = kControllers,
+     .target = Text{&CommandLine::binding_args}, .text = "how mpirun or jsrun bind processes to cores"},
+
+    {.names = "--print-man", .group = kHidden, .target = Flag{&CommandLine::wants_man_page}, .text = ""},
+    {.names = "--print-markdown", .group = kHidden, .target = Flag{&CommandLine::wants_markdown}, .text = ""},
+    {.names = "--print-completion", .value = "SHELL", .group = kHidden,
+     .target = Choice{&CommandLine::completion_shell, "bash zsh fish"}, .text = ""},
+};
+// clang-format on
+
+Status expected(std::string_view source, std::string_view text, std::string_view what) {
+  return mistake(fmt::format("{} {}: expected {}", source, text, what));
+}
+
+std::vector<std::string_view> split_at_commas(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// Reads the values of an option into its target.
+struct Setter {
+  bool is_opposite;
+  const std::vector<std::string>& values;
+  std::string_view source;
+  CommandLine& line;
+
+  Status operator()(const Flag& target) const {
+    line.*target.field = true;
+    return {};
+  }
+  Status operator()(const Text& target) const {
+    if (values[0].empty()) return mistake(fmt::format("{}: its value is empty", source));
+    line.*target.field = values[0];
+    return {};
+  }
+  Status operator()(const Choice& target) const {
+    auto choices = words_of(target.values);
+    if (std::find(choices.begin(), choices.end(), values[0]) == choices.end())
+      return expected(source, values[0], "one of " + joined(choices, ", "));
+    line.*target.field = values[0];
+    return {};
+  }
+  Status operator()(const Number& target) const {
+    auto number = read_number<int>(values[0]);
+    if (!number || *number < target.low || *number > target.high)
+      return expected(source, values[0], fmt::format("a number from {} to {}", target.low, target.high));
+    line.*target.field = *number;
+    return {};
+  }
+  Status operator()(const Bounds& target) const {
+    auto low = read_number<int>(values[0]), high = read_number<int>(values[1]);
+    if (!low || !high || *low < target.low || *high > target.high || *low > *high)
+      return expected(source, joined(values, " "),
+                      fmt::format("two numbers from {} to {}, the smaller one first", target.low, target.high));
+    line.*target.field = {*low, *high};
+    return {};
+  }
+  Status operator()(const Names& target) const {
+    if (!target.is_list && values[0].find(',') != std::string::npos)
+      line.warnings.push_back(fmt::format("a list for {} is deprecated, use --network-interfaces", source));
+    std::vector<std::string>& names = line.*target.field;
+    for (std::string_view name : split_at_commas(values[0])) {
+      if (name.empty()) return expected(source, values[0], "names separated by commas");
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+    }
+    return {};
+  }
+  Status operator()(const Tunable& target) const {
+    auto value = tunable_value(target.kind, values[0], source);
+    if (!value.ok()) return value.status();
+    set_variable(line.variables, target.variable, std::move(*value));
+    return {};
+  }
+  Status operator()(const Switch& target) const {
+    set_variable(line.variables, target.variable, is_opposite ? "0" : "1");
+    return {};
+  }
+  Status operator()(const Does& target) const {
+    line.action = target.action;
+    return {};
+  }
+};
+
+}  // namespace
+
+std::span<const OptionRow> option_rows() { return kRows; }
+std::span<const char* const> option_groups() { return kGroups; }
+
+std::vector<std::string_view> words_of(std::string_view text) {
+  std::vector<std::string_view> words;
+  while (!text.empty()) {
+    size_t length = std::min(text.find(' '), text.size());
+    if (length > 0) words.push_back(text.substr(0, length));
+    text.remove_prefix(std::min(length + 1, text.size()));
+  }
+  return words;
+}
+
+std::string_view main_name(const OptionRow& row) { return words_of(row.names).back(); }
+
+size_t value_count(const OptionRow& row) { return words_of(row.value).size(); }
+
+Status set_option(const OptionRow& row, bool is_opposite, const std::vector<std::string>& values,
+                  std::string_view source, CommandLine& line) {
+  return std::visit(Setter{is_opposite, values, source, line}, row.target);
+}
+
+}  // namespace hvd

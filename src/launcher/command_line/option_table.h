@@ -1,0 +1,87 @@
+// Every option of horovodrun, in one table: the parser, --help, the man page, the shell completions and the
+// configuration file are made from it. Thread rule: constant data.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "launcher/command_line/options.h"
+#include "launcher/command_line/tunables.h"
+
+namespace hvd {
+
+// What the options say literally; options.cc makes a job of it.
+struct CommandLine : Options {
+  std::optional<int> np;
+  std::string hosts_text, hostfile, config_file;
+  bool dry_run = false;
+  bool wants_man_page = false, wants_markdown = false;
+  std::string completion_shell;
+};
+
+// Where the value of an option goes; the type also says how its text is read.
+struct Flag {
+  bool CommandLine::*field;
+};
+struct Text {
+  std::string CommandLine::*field;
+};
+struct Choice {
+  std::string CommandLine::*field;
+  const char* values;  // separated by spaces
+};
+struct Number {
+  std::optional<int> CommandLine::*field;
+  int low, high;
+};
+struct Bounds {  // two numbers, the first not above the second
+  std::optional<std::pair<int, int>> CommandLine::*field;
+  int low, high;
+};
+struct Names {  // repeatable; all are collected
+  std::vector<std::string> CommandLine::*field;
+  bool is_list;  // separated by commas
+};
+struct Tunable {  // does nothing but set a variable of the workers
+  const char* variable;
+  TunableKind kind;
+  const char* needs = "";  // a variable without which this one is not set
+};
+struct Switch {  // the same: 1, or 0 by the opposite
+  const char* variable;
+  const char* needs = "";
+};
+struct Does {
+  Options::Action action;
+};
+using OptionTarget = std::variant<Flag, Text, Choice, Number, Bounds, Names, Tunable, Switch, Does>;
+
+struct OptionRow {
+  const char* names;          // separated by spaces; messages use the last
+  const char* opposite = "";  // of a switch
+  const char* value = "";     // placeholder; empty: a flag
+  const char* group;          // a title of --help; empty: hidden
+  OptionTarget target;
+  const char* text;
+  const char* config_key = "";  // path in the configuration file; a leading '!' means that its bool is inverted
+  const char* excludes = "";    // of the options with the same word here, one at most may be given
+  const char* deprecated = "";  // what to use instead
+};
+
+std::span<const OptionRow> option_rows();
+std::span<const char* const> option_groups();  // in the order of --help
+
+std::vector<std::string_view> words_of(std::string_view text);  // separated by spaces
+std::string_view main_name(const OptionRow& row);
+size_t value_count(const OptionRow& row);
+
+// Reads `values` into `line`. `source` is what the error calls the option: its spelling, or the place in a file.
+Status set_option(const OptionRow& row, bool is_opposite, const std::vector<std::string>& values,
+                  std::string_view source, CommandLine& line);
+
+}  // namespace hvd

@@ -1,0 +1,217 @@
+#include "launcher/command_line/options.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <string_view>
+
+#include "launcher/command_line/arguments.h"
+#include "launcher/command_line/completion.h"
+#include "launcher/command_line/config_file.h"
+#include "launcher/command_line/dry_run.h"
+#include "launcher/command_line/help.h"
+#include "launcher/command_line/option_table.h"
+#include "launcher/hosts/hostfile.h"
+#include "launcher/text/mistake.h"
+#include "launcher/text/number.h"
+
+namespace hvd {
+namespace {
+
+using Action = Options::Action;
+
+// Of the options that exclude each other, and of a switch's two sides, one may be given.
+Status check_exclusion(const std::vector<GivenOption>& given) {
+  for (auto one = given.begin(); one != given.end(); ++one)
+    for (auto other = given.begin(); other != one; ++other) {
+      bool is_opposed = one->row == other->row && one->is_opposite != other->is_opposite;
+      bool is_rival =
+          one->row != other->row && *one->row->excludes && std::string_view(one->row->excludes) == other->row->excludes;
+      if (is_opposed || is_rival)
+        return mistake(fmt::format("{} and {} exclude each other", other->spelling, one->spelling));
+    }
+  return {};
+}
+
+// The file first, so that the command line wins.
+Status set_values(const std::vector<GivenOption>& given, CommandLine& line) {
+  std::string controller;
+  for (const GivenOption& option : given)
+    if (main_name(*option.row) == "--config-file") line.config_file = option.values[0];
+  if (!line.config_file.empty()) {
+    if (Status status = apply_config_file(line.config_file, line, controller); !status.ok()) return status;
+  }
+  for (const GivenOption& option : given) {
+    Status status = set_option(*option.row, option.is_opposite, option.values, option.spelling, line);
+    if (!status.ok()) return status;
+    if (*option.row->deprecated)
+      line.warnings.push_back(fmt::format("{} is deprecated, use {}", option.spelling, option.row->deprecated));
+  }
+  if (line.gloo || line.mpi || line.jsrun) return {};
+  line.gloo = controller == "gloo";
+  line.mpi = controller == "mpi";
+  return {};
+}
+
+// Variables that mean nothing without another one are not set.
+void drop_unneeded(Variables& variables) {
+  const Variables all = variables;
+  for (const OptionRow& row : option_rows()) {
+    const auto* tunable = std::get_if<Tunable>(&row.target);
+    const auto* one = std::get_if<Switch>(&row.target);
+    std::string_view variable = tunable ? tunable->variable : one ? one->variable : "";
+    std::string_view needs = tunable ? tunable->needs : one ? one->needs : "";
+    if (!needs.empty() && !is_on(all, needs))
+      std::erase_if(variables, [&](const auto& entry) { return entry.first == variable; });
+  }
+}
+
+void complete_variables(CommandLine& line, const Lookup& lookup) {
+  drop_unneeded(line.variables);
+  if (line.tcp) set_variable(line.variables, "NCCL_IB_DISABLE", "1");
+  if (line.start_timeout) {
+    set_variable(line.variables, "HOROVOD_START_TIMEOUT", std::to_string(*line.start_timeout));
+  } else if (const char* text = lookup("HOROVOD_START_TIMEOUT")) {
+    line.start_timeout = read_number<int>(text);  // what is no number the workers refuse by name
+  }
+}
+
+Status too_few_slots(int wanted, int64_t slots, const std::string& whose) {
+  return mistake(fmt::format("{} processes requested, but {} {} slot{}; add slots or lower -np", wanted, whose, slots,
+                             slots == 1 ? "" : "s"));
+}
+
+// Fills in hosts and num_proc.
+Status find_hosts(CommandLine& line, const Lookup& lookup) {
+  if (!line.host_discovery_script.empty() || line.agents) {
+    if (!line.np) return mistake("how many ranks? -np is required");
+    line.num_proc = *line.np;
+    return {};
+  }
+  std::string whose = "the hosts have";
+  if (!line.hosts_text.empty() || !line.hostfile.empty()) {
+    auto hosts = line.hostfile.empty() ? parse_hosts(line.hosts_text) : read_hostfile(line.hostfile);
+    if (!hosts.ok()) return hosts.status();
+    line.hosts = std::move(*hosts);
+  } else {
+    auto allocation = read_allocation(lookup);
+    if (!allocation.ok()) return allocation.status();
+    if (*allocation) {
+      line.hosts = std::move((*allocation)->hosts);
+      whose = fmt::format("the allocation of {} ({}) has", (*allocation)->scheduler, describe(line.hosts));
+      // On a single host the user knows better, as without a scheduler: tasks are often not asked for there.
+      if (line.hosts.size() == 1) line.hosts[0].slots = line.np.value_or(line.hosts[0].slots);
+    } else if (line.np || line.action == Action::doctor) {
+      line.hosts = {{.name = "localhost", .slots = line.np.value_or(1)}};
+    } else {
+      return mistake("how many ranks? -np is required");
+    }
+  }
+  int64_t slots = std::accumulate(line.hosts.begin(), line.hosts.end(), int64_t{0},
+                                  [](int64_t sum, const Host& host) { return sum + host.slots; });
+  if (line.np.value_or(0) > slots) return too_few_slots(*line.np, slots, whose);
+  line.num_proc = line.np.value_or(static_cast<int>(slots));
+  return {};
+}
+
+Status check_elastic(const CommandLine& line) {
+  int most = line.max_num_proc.value_or(line.num_proc), least = line.min_num_proc.value_or(line.num_proc);
+  if (least > line.num_proc) return mistake(fmt::format("--min-np {} is more than -np {}", least, line.num_proc));
+  if (most < line.num_proc) return mistake(fmt::format("--max-np {} is less than -np {}", most, line.num_proc));
+  if (line.host_discovery_script.empty() && line.hosts.size() < 2)
+    return mistake("an elastic job needs two hosts or more: -H a:2,b:2, or --host-discovery-script");
+  return {};
+}
+
+// Options that were given and do nothing.
+void warn_of_useless(CommandLine& line, const std::vector<GivenOption>& given) {
+  for (const GivenOption& option : given) {
+    std::string_view name = main_name(*option.row);
+    bool is_elastic_only = std::string_view(option.row->group) == "Elastic jobs";
+    if (is_elastic_only && !is_elastic(line))
+      line.warnings.push_back(
+          fmt::format("{} has no effect without --min-np or --host-discovery-script", option.spelling));
+    if ((name == "--mpi-args" || name == "--binding-args") && !line.mpi && !line.jsrun)
+      line.warnings.push_back(fmt::format("{} has no effect without --mpi or --jsrun", option.spelling));
+  }
+}
+
+Status check_rendezvous(const std::string& text) {
+  auto colon = text.rfind(':');
+  auto host = parse_host(text.substr(0, colon));
+  auto port = colon == std::string::npos ? std::nullopt : read_number<uint16_t>(text.substr(colon + 1));
+  if (!host.ok() || !host->user.empty() || port.value_or(0) == 0)
+    return mistake(fmt::format("--rendezvous {}: expected HOST:PORT, as in node1:4000 or [fd00::1]:4000", text));
+  return {};
+}
+
+// What holds between options, apart from hosts and numbers.
+Status check_together(const CommandLine& line, const Lookup& lookup) {
+  bool is_report = line.action == Action::check_build || line.action == Action::doctor;
+  if (line.json && !is_report) return mistake("--json goes with --check-build or --doctor");
+  if (!line.rendezvous.empty()) {
+    if (Status status = check_rendezvous(line.rendezvous); !status.ok()) return status;
+    if (!line.agent && !line.agents) return mistake("--rendezvous goes with --agent or --agents");
+  }
+  if (!line.key_file.empty() && !line.agent && !line.agents) return mistake("--key-file goes with --agent or --agents");
+  if (line.agent && line.agents) return mistake("--agent and --agents exclude each other");
+  if (line.agent && line.rendezvous.empty()) return mistake("--agent needs --rendezvous HOST:PORT");
+  if (line.agent && !line.command.empty()) return mistake("--agent takes no command: the launcher names it");
+  if (line.jsrun && !lookup("LSB_JOBID"))
+    return mistake("--jsrun works inside a job of LSF only (LSB_JOBID is not set)");
+  return {};
+}
+
+Status show(CommandLine& line, std::string text) {
+  line.action = Action::show_help;
+  line.help = std::move(text);
+  return {};
+}
+
+Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, const Lookup& lookup) {
+  if (line.wants_man_page) return show(line, man_page());
+  if (line.wants_markdown) return show(line, markdown_page());
+  if (!line.completion_shell.empty()) return show(line, completion(line.completion_shell));
+  if (line.action == Action::show_help) return show(line, help_text());
+  if (line.action == Action::show_version) return {};
+  if (Status status = check_together(line, lookup); !status.ok()) return status;
+  if (line.action == Action::check_build) return {};
+  complete_variables(line, lookup);
+  warn_of_useless(line, given);
+  if (line.agent) {
+    line.action = Action::agent;
+    return {};
+  }
+  if (line.action == Action::run && line.command.empty()) return mistake("no command given");
+  if (Status status = find_hosts(line, lookup); !status.ok()) return status;
+  if (is_elastic(line)) {
+    if (Status status = check_elastic(line); !status.ok()) return status;
+  }
+  if (!line.dry_run) return {};
+  auto job = job_json(line);
+  return job.ok() ? show(line, std::move(*job)) : job.status();
+}
+
+}  // namespace
+
+bool is_elastic(const Options& options) { return !options.host_discovery_script.empty() || options.min_num_proc; }
+
+Result<Options> parse_options(const std::vector<std::string>& arguments, const Lookup& lookup) {
+  auto parsed = parse_arguments(arguments);
+  if (!parsed.ok()) return parsed.status();
+  CommandLine line;
+  line.command = std::move(parsed->command);
+  Status status = check_exclusion(parsed->options);
+  if (status.ok()) status = set_values(parsed->options, line);
+  if (status.ok()) status = complete_line(line, parsed->options, lookup);
+  if (!status.ok()) return status;
+  return Options(std::move(line));
+}
+
+Result<Options> parse_options(const std::vector<std::string>& arguments) {
+  return parse_options(arguments, [](const char* name) -> const char* { return std::getenv(name); });
+}
+
+}  // namespace hvd

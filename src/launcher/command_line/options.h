@@ -1,0 +1,65 @@
+// The command line of horovodrun. Thread rule: plain value, parsed once.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "launcher/command_line/tunables.h"
+#include "launcher/hosts/allocation.h"
+#include "launcher/hosts/hosts.h"
+
+namespace hvd {
+
+struct Options {
+  enum class Action { run, show_help, show_version, check_build, doctor, agent };
+  Action action = Action::run;
+  std::string help;  // with show_help: what to print
+
+  int num_proc = 0;
+  std::vector<Host> hosts;
+  std::vector<std::string> command;
+  bool verbose = false;
+  bool json = false;                 // of check_build and doctor
+  std::optional<int> start_timeout;  // seconds
+  bool disable_cache = false;        // do not remember which hosts answered
+  std::string bind_to;               // "", "core", "numa" or "none"
+  bool gloo = false, mpi = false, jsrun = false;
+  std::string mpi_args, binding_args;
+  bool tcp = false;
+  bool tls = false;
+  std::vector<std::string> network_interfaces;
+
+  // Reaching hosts: by ssh, or by agents that come to us.
+  std::string ssh_identity_file;
+  std::optional<int> ssh_port;
+  bool ssh_strict = false;    // known host keys only
+  bool agent = false;         // this process is one
+  std::string rendezvous;     // host:port where launcher and agents meet
+  std::string key_file;       // of the key that they share
+  std::optional<int> agents;  // the launcher waits for this many instead of using ssh
+
+  // Output.
+  std::string output_filename;  // a directory in fact; the name is the option's
+  bool prefix_timestamp = false;
+
+  // Elastic jobs.
+  std::optional<int> min_num_proc, max_num_proc, slots_per_host, elastic_timeout, reset_limit;
+  std::optional<std::pair<int, int>> blacklist_cooldown;  // seconds
+  std::string host_discovery_script;
+
+  Variables variables;  // of the workers
+  std::vector<std::string> warnings;
+};
+
+// Hosts come and go: --host-discovery-script or --min-np was given.
+bool is_elastic(const Options& options);
+
+// `arguments` without the program's name. An error is the user's mistake, worded for them. The environment is asked for
+// the allocation of a scheduler; `lookup` is for tests.
+Result<Options> parse_options(const std::vector<std::string>& arguments, const Lookup& lookup);
+Result<Options> parse_options(const std::vector<std::string>& arguments);
+
+}  // namespace hvd

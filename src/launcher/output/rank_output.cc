@@ -1,0 +1,50 @@
+#include "launcher/output/rank_output.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <utility>
+
+namespace hvd {
+
+Result<RankOutput> RankOutput::open(const Options& options, const Slot& slot, WorkerStream stream) {
+  std::string_view name = stream == WorkerStream::out ? "stdout" : "stderr";
+  LinePrefixer prefixer(slot.rank, name, options.prefix_timestamp);
+  if (options.output_filename.empty()) return RankOutput(stream, std::move(prefixer), std::nullopt, "");
+  size_t digits = std::to_string(slot.size - 1).size();
+  std::filesystem::path folder = options.output_filename;
+  folder /= fmt::format("rank.{:0{}}", slot.rank, digits);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return system_error("cannot create", folder.string(), error.value());
+  auto file = Console::to_file(folder / name);
+  if (!file.ok()) return file.status();
+  return RankOutput(stream, std::move(prefixer), std::move(*file), folder / name);
+}
+
+void RankOutput::take(std::string_view bytes, Screen& screen) {
+  if (has_ended_) return;
+  std::string lines;
+  prefixer_.feed(bytes, lines);
+  tail_.feed(bytes);
+  forward(lines, screen);
+}
+
+void RankOutput::end(Screen& screen) {
+  if (std::exchange(has_ended_, true)) return;
+  std::string lines;
+  prefixer_.finish(lines);
+  forward(lines, screen);
+}
+
+void RankOutput::forward(std::string_view lines, Screen& screen) {
+  screen.show(stream_, lines);
+  if (!file_) return;
+  file_->append(lines);
+  file_->flush();
+  if (!file_->lost()) return;
+  screen.say(fmt::format("cannot write to {} any more; going on without", path_));
+  file_.reset();
+}
+
+}  // namespace hvd

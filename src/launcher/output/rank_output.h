@@ -1,0 +1,37 @@
+// What one rank writes, on its way to the screen and, if wanted, to files. Thread rule: one thread.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "launcher/command_line/options.h"
+#include "launcher/hosts/assignment.h"
+#include "launcher/output/output.h"
+#include "launcher/output/screen.h"
+
+namespace hvd {
+
+class RankOutput {
+ public:
+  static Result<RankOutput> open(const Options& options, const Slot& slot, WorkerStream stream);
+
+  void take(std::string_view bytes, Screen& screen);
+  void end(Screen& screen);  // the partial line; once
+  bool has_ended() const { return has_ended_; }
+  const Tail& tail() const { return tail_; }
+
+ private:
+  RankOutput(WorkerStream stream, LinePrefixer prefixer, std::optional<Console> file, std::string path)
+      : stream_(stream), prefixer_(std::move(prefixer)), file_(std::move(file)), path_(std::move(path)) {}
+  void forward(std::string_view lines, Screen& screen);
+
+  WorkerStream stream_;
+  LinePrefixer prefixer_;
+  std::optional<Console> file_;
+  std::string path_;
+  Tail tail_;
+  bool has_ended_ = false;
+};
+
+}  // namespace hvd

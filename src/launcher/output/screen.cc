@@ -1,0 +1,58 @@
+#include "launcher/output/screen.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace hvd {
+namespace {
+
+size_t terminal_width() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79u;
+}
+
+}  // namespace
+
+Screen::Screen()
+    : out_(Console::from_inherited(STDOUT_FILENO)), err_(&out_), is_terminal_(::isatty(STDERR_FILENO) == 1) {
+  if (!same_file(STDOUT_FILENO, STDERR_FILENO)) err_ = &own_err_.emplace(Console::from_inherited(STDERR_FILENO));
+}
+
+void Screen::show(WorkerStream stream, std::string_view lines) {
+  if (lines.empty()) return;
+  hide_status();
+  console(stream).append(lines);
+}
+
+void Screen::say(std::string_view text) {
+  hide_status();
+  err_->append(fmt::format("horovodrun: {}\n", text));
+}
+
+void Screen::set_status(std::string text) {
+  if (!is_terminal_ || (text == status_ && is_shown_)) return;
+  hide_status();
+  status_ = std::move(text);
+}
+
+void Screen::hide_status() {
+  if (std::exchange(is_shown_, false)) err_->append("\r\x1b[K");
+}
+
+void Screen::add_to(PollSet& set) {
+  if (!status_.empty() && !std::exchange(is_shown_, true))
+    err_->append(fmt::format("\r{:.{}}", status_, terminal_width()));
+  flush();
+  for (Console* console : {&out_, err_})
+    if (!console->empty()) set.add(console->fd(), POLLOUT, [console] { console->flush(); });
+}
+
+void Screen::flush() {
+  out_.flush();
+  err_->flush();
+}
+
+}  // namespace hvd

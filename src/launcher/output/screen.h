@@ -1,0 +1,44 @@
+// Where the launcher shows things: its stdout and stderr, and on a terminal one line that tells how far the start is.
+// Thread rule: one thread. Nothing blocks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "launcher/output/output.h"
+#include "launcher/workers/host_runner.h"
+#include "launcher/workers/poll_set.h"
+
+namespace hvd {
+
+class Screen {
+ public:
+  Screen();
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  void show(WorkerStream stream, std::string_view lines);
+  void say(std::string_view text);  // one line of the launcher's own
+  // Replaces the line at the bottom; empty removes it. Shown only where stderr is a terminal.
+  void set_status(std::string text);
+
+  bool is_terminal() const { return is_terminal_; }
+  bool is_full(WorkerStream stream) { return console(stream).full(); }
+  bool is_empty() { return out_.empty() && err_->empty(); }
+  void add_to(PollSet& set);
+  void flush();
+
+ private:
+  Console& console(WorkerStream stream) { return stream == WorkerStream::out ? out_ : *err_; }
+  void hide_status();
+
+  Console out_;
+  std::optional<Console> own_err_;  // none when stderr leads to the same place as stdout, to keep their lines apart
+  Console* err_;
+  bool is_terminal_;
+  std::string status_;
+  bool is_shown_ = false;
+};
+
+}  // namespace hvd

@@ -1,0 +1,143 @@
+#include "launcher/ssh/ssh_contacts.h"
+
+#include <fmt/core.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+
+namespace hvd {
+namespace {
+
+constexpr size_t kMostPrinted = 64 << 10;  // by a login shell before the agent speaks
+
+}  // namespace
+
+SshContacts::SshContacts(Ssh ssh, const std::vector<Host>& hosts, std::string path, TimePoint deadline,
+                         std::set<pid_t>& strangers)
+    : ssh_(std::move(ssh)), path_(std::move(path)), began_(Clock::now()), deadline_(deadline), strangers_(strangers) {
+  for (const Host& host : hosts) calls_.emplace_back().host = host;
+}
+
+bool SshContacts::is_done() const {
+  return std::all_of(calls_.begin(), calls_.end(), [](const Call& call) { return call.step == Step::over; });
+}
+
+void SshContacts::add_to(PollSet& set) {
+  auto under_way = [](const Call& call) { return call.step == Step::asking || call.step == Step::calling; };
+  size_t free = kAtOnce - static_cast<size_t>(std::count_if(calls_.begin(), calls_.end(), under_way));
+  for (Call& call : calls_) {
+    if (call.step == Step::waiting && free > 0) {
+      free--;
+      ask(call);
+    }
+    if (!under_way(call)) continue;
+    call.process->add_to(set);
+    if (call.link) {
+      call.link->add_to(set);
+    } else if (call.process->conversation()) {
+      set.add(call.process->conversation().get(), POLLIN, [] {});
+    }
+  }
+  set.wake_at(is_done() ? Clock::now() : deadline_);
+}
+
+void SshContacts::ask(Call& call) {
+  if (!ssh_.can_be_asked || ssh_.strict) return call_host(call, HostKeys::accept_new);
+  auto process = SshProcess::start(query_command(ssh_, call.host), strangers_);
+  if (!process.ok()) return end(call, std::string(process.status().message()));
+  call.process = std::make_unique<SshProcess>(std::move(*process));
+  call.step = Step::asking;
+}
+
+void SshContacts::call_host(Call& call, HostKeys keys) {
+  auto process = SshProcess::start(agent_command(ssh_, call.host, keys, path_), strangers_);
+  if (!process.ok()) return end(call, std::string(process.status().message()));
+  call.process = std::make_unique<SshProcess>(std::move(*process));
+  call.printed.clear();
+  call.step = Step::calling;
+  // The agent waits for a word, so that one whose stdin leads nowhere says so instead of running.
+  FramedStream first(make_plain_stream(UniqueFd(::dup(call.process->conversation().get()))), FrameLimits{});
+  (void)first.send(encode(AgentMessage(AgentBeat{})));  // a few bytes always fit; a failure shows when reading
+}
+
+void SshContacts::on_reaped(pid_t pid, int status) {
+  for (Call& call : calls_)
+    if (call.process) call.process->on_reaped(pid, status);
+  for (Contact& contact : contacts_) contact.ssh->on_reaped(pid, status);
+}
+
+void SshContacts::look() {
+  for (Call& call : calls_)
+    if (call.step == Step::asking || call.step == Step::calling) look_at(call);
+  if (Clock::now() < deadline_) return;
+  for (Call& call : calls_)
+    if (call.step != Step::over)
+      end(call, fmt::format("no answer within {:.0f} s (--start-timeout)", seconds_of(deadline_ - began_)));
+}
+
+void SshContacts::look_at(Call& call) {
+  if (call.step == Step::asking) return take_answer(call);
+  bool has_ended = call.process->is_over();  // what it has said before is in the socket now
+  if (!call.link && skip_to_agent(call)) {
+    call.link = std::make_unique<AgentLink>(make_plain_stream(call.process->take_conversation()));
+  }
+  if (call.link) return listen(call);
+  if (has_ended)
+    end(call, explain_failure(ssh_, call.host, *call.process->ending(), call.process->said(), call.printed));
+}
+
+void SshContacts::take_answer(Call& call) {
+  bool has_ended = call.process->is_over();
+  std::array<char, 4096> buffer;
+  for (ssize_t count = 1; count > 0;) {
+    count = ::recv(call.process->conversation().get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    if (count > 0 && call.printed.size() < kMostPrinted) call.printed.append(buffer.data(), static_cast<size_t>(count));
+  }
+  if (has_ended) call_host(call, host_keys_of(call.printed));
+}
+
+// Reads as far as the agent's magic and not a byte more. False: it has not come yet.
+bool SshContacts::skip_to_agent(Call& call) {
+  int socket = call.process->conversation().get();
+  std::array<char, 4096> buffer;
+  while (true) {
+    ssize_t count = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_PEEK);
+    if (count <= 0) return false;
+    size_t known = call.printed.size();
+    call.printed.append(buffer.data(), static_cast<size_t>(count));
+    size_t from = known < kAgentMagic.size() ? 0 : known - kAgentMagic.size();
+    size_t at = call.printed.find(kAgentMagic, from);
+    bool found = at != std::string::npos;
+    size_t taken = found ? at + kAgentMagic.size() - known : static_cast<size_t>(count);
+    (void)::recv(socket, buffer.data(), taken, MSG_DONTWAIT);
+    if (found) {
+      call.printed.resize(at);
+      return true;
+    }
+    if (call.printed.size() > kMostPrinted) call.printed.erase(0, call.printed.size() - kMostPrinted / 2);
+  }
+}
+
+void SshContacts::listen(Call& call) {
+  auto message = call.link->receive();
+  if (!message.ok()) {
+    if (call.process->is_over())
+      end(call, explain_failure(ssh_, call.host, *call.process->ending(), call.process->said(), call.printed));
+    return;  // else its last words are still to come
+  }
+  if (!*message) return;
+  const auto* hello = std::get_if<AgentHello>(&**message);
+  if (hello == nullptr) return listen(call);
+  if (Status status = check_hello(*hello); !status.ok()) return end(call, std::string(status.message()));
+  contacts_.push_back({call.host, *hello, std::move(call.link), std::move(call.process)});
+  call.step = Step::over;
+}
+
+void SshContacts::end(Call& call, std::string reason) {
+  if (call.process) call.process->kill();
+  call.step = Step::over;
+  failures_.push_back({call.host.name, std::move(reason), trial_command(ssh_, call.host)});
+}
+
+}  // namespace hvd

@@ -1,0 +1,61 @@
+#include "launcher/ssh/ssh_process.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace hvd {
+namespace {
+
+constexpr size_t kMostSaid = 16 << 10;
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> all;
+  for (char* const* entry = environ; *entry; ++entry) all.emplace_back(*entry);
+  return all;
+}
+
+}  // namespace
+
+Result<SshProcess> SshProcess::start(const std::vector<std::string>& command, std::set<pid_t>& strangers) {
+  auto child =
+      spawn({.command = command, .environment = own_environment(), .directory = {}, .cpus = {}, .converse = true});
+  if (!child.ok()) return child.status();
+  strangers.insert(child->pid);
+  return SshProcess(std::move(*child), strangers);
+}
+
+void SshProcess::add_to(PollSet& set) {
+  if (err_) set.add(err_.get(), POLLIN, [this] { read_said(); });
+}
+
+bool SshProcess::read_said() {
+  std::array<char, 4096> buffer;
+  ssize_t count = ::read(err_.get(), buffer.data(), buffer.size());
+  if (count < 0 && errno == EAGAIN) return false;
+  if (count < 0 && errno == EINTR) return true;
+  if (count <= 0) {
+    err_ = UniqueFd();
+    return false;
+  }
+  said_.append(buffer.data(), static_cast<size_t>(count));
+  if (said_.size() > 2 * kMostSaid) said_.erase(0, said_.size() - kMostSaid);
+  return true;
+}
+
+void SshProcess::on_reaped(pid_t pid, int status) {
+  if (pid != pid_ || ending_) return;
+  ending_ = ending_of(status);
+  strangers_->erase(pid_);
+  // What is in the pipe now is all: something that ssh left behind may hold it open.
+  while (err_ && read_said()) {
+  }
+  err_ = UniqueFd();
+}
+
+void SshProcess::kill() const {
+  if (!ending_) ::kill(-pid_, SIGKILL);
+}
+
+}  // namespace hvd

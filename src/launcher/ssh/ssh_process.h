@@ -1,0 +1,44 @@
+// A running ssh (or a question to it): its conversation and what it says on stderr. Thread rule: one thread.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "launcher/workers/poll_set.h"
+#include "launcher/workers/process.h"
+
+namespace hvd {
+
+class SshProcess {
+ public:
+  // Its pid is in `strangers` as long as it runs.
+  static Result<SshProcess> start(const std::vector<std::string>& command, std::set<pid_t>& strangers);
+  SshProcess(SshProcess&&) = default;
+  SshProcess& operator=(SshProcess&&) = default;
+
+  const UniqueFd& conversation() const { return conversation_; }
+  UniqueFd take_conversation() { return std::move(conversation_); }
+  void add_to(PollSet& set);                         // reads stderr
+  const std::string& said() const { return said_; }  // on stderr; the last of it
+  void on_reaped(pid_t pid, int status);
+  const std::optional<Ending>& ending() const { return ending_; }
+  bool is_over() const { return ending_ && !err_; }  // ended, and all it said is known
+  void kill() const;
+
+ private:
+  SshProcess(Child child, std::set<pid_t>& strangers)
+      : pid_(child.pid), conversation_(std::move(child.in)), err_(std::move(child.err)), strangers_(&strangers) {}
+  bool read_said();  // false: there is nothing more for the moment
+
+  pid_t pid_;
+  UniqueFd conversation_, err_;
+  std::string said_;
+  std::optional<Ending> ending_;
+  std::set<pid_t>* strangers_;
+};
+
+}  // namespace hvd

@@ -1,0 +1,40 @@
+#include "launcher/text/closest.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace hvd {
+namespace {
+
+// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
+size_t distance(std::string_view from, std::string_view to) {
+  std::vector<size_t> before(to.size() + 1), last(to.size() + 1), row(to.size() + 1);  // of three letters of `from`
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= from.size(); ++i) {
+    before = std::exchange(last, row);
+    row[0] = i;
+    for (size_t j = 1; j <= to.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (from[i - 1] != to[j - 1])});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string_view closest(std::string_view word, const std::vector<std::string_view>& candidates) {
+  std::string_view best;
+  size_t best_distance = word.size() / 3 + 2;
+  for (std::string_view candidate : candidates) {
+    size_t found = distance(word, candidate);
+    if (found >= best_distance) continue;
+    best = candidate;
+    best_distance = found;
+  }
+  return best;
+}
+
+}  // namespace hvd

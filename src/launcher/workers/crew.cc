@@ -1,0 +1,168 @@
+#include "launcher/workers/crew.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "launcher/workers/environment.h"
+
+namespace hvd {
+namespace {
+
+constexpr size_t kReadSize = 64 << 10;
+constexpr WorkerStream kStreams[] = {WorkerStream::out, WorkerStream::err};
+
+bool is_directory(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+}  // namespace
+
+void Crew::set_work(const Work& work) {
+  work_ = work;
+  binding_ = Binding(work.bind_to);
+  if (work_.directory.empty() || is_directory(work_.directory)) return;
+  std::array<char, 4096> own{};
+  const char* here = ::getcwd(own.data(), own.size());
+  events_.on_notice(fmt::format("there is no directory {}; the workers start in {}", work_.directory,
+                                here ? here : "the one they are given"));
+  work_.directory.clear();
+}
+
+void Crew::start(const Start& start) {
+  Program program{.command = work_.command,
+                  .environment = merged_environment(work_.defaults, environ, {&work_.variables, &start.variables}),
+                  .directory = work_.directory,
+                  .cpus = binding_.cpus_of(start.local_rank, start.local_size)};
+  auto child = spawn(program);
+  if (!child.ok()) return events_.on_not_started(start.rank, child.status().message());
+  Worker& worker = workers_.emplace_back();
+  worker.rank = start.rank;
+  worker.pid = child->pid;
+  worker.streams[0] = std::move(child->out);
+  worker.streams[1] = std::move(child->err);
+  is_empty_ = false;
+  events_.on_started(start.rank, child->pid);
+}
+
+void Crew::stop(int rank) {
+  for (Worker& worker : workers_) {
+    if (worker.rank != rank || worker.has_ended) continue;
+    worker.sent = SIGTERM;
+    worker.kill_at = Clock::now() + kGrace;
+    for (pid_t pid : descendants({}, worker.pid)) worker.doomed.insert(pid);
+    worker.doomed.insert(worker.pid);
+    for (pid_t pid : worker.doomed) ::kill(pid, SIGTERM);
+  }
+}
+
+void Crew::stop() {
+  if (phase_ != Phase::running) return;
+  phase_ = Phase::stopping;
+  kill_at_ = Clock::now() + kGrace;
+  signal_all(SIGTERM);
+  look_again_ = true;
+}
+
+void Crew::kill() {
+  phase_ = Phase::killing;
+  kill_at_ = kNever;
+  signal_all(SIGKILL);
+  look_again_ = true;
+}
+
+// Groups at once, so that a process that is just forking another cannot save it from the signal.
+void Crew::signal_all(int signal) {
+  std::set<pid_t> groups;
+  for (Worker& worker : workers_) {
+    if (worker.has_ended) continue;
+    worker.sent = signal;
+    groups.insert(worker.pid);
+  }
+  for (pid_t pid : descendants(strangers_))
+    if (!groups.contains(::getpgid(pid))) ::kill(pid, signal);
+  for (pid_t group : groups) ::kill(-group, signal);
+}
+
+void Crew::add_to(PollSet& set) {
+  set.wake_at(look_again_ ? Clock::now() : next_kill());
+  for (Worker& worker : workers_) {
+    for (WorkerStream stream : kStreams) {
+      const UniqueFd& fd = worker.streams[static_cast<size_t>(stream)];
+      if (fd && !held_[static_cast<size_t>(stream)])
+        set.add(fd.get(), POLLIN, [this, &worker, stream] { read(worker, stream); });
+    }
+  }
+}
+
+void Crew::look() {
+  kill_due();
+  if (!std::exchange(look_again_, false) || phase_ == Phase::running) return;
+  if (phase_ == Phase::killing) signal_all(SIGKILL);  // what was forked while we were killing
+  look_for_leftovers();
+}
+
+TimePoint Crew::next_kill() const {
+  TimePoint next = kill_at_;
+  for (const Worker& worker : workers_) next = std::min(next, worker.kill_at);
+  return next;
+}
+
+void Crew::kill_due() {
+  TimePoint now = Clock::now();
+  if (kill_at_ <= now) kill();
+  for (Worker& worker : workers_) {
+    if (worker.kill_at > now) continue;
+    worker.kill_at = kNever;
+    worker.sent = SIGKILL;
+    std::vector<pid_t> living = descendants(strangers_);  // a pid of the list may by now be somebody else's
+    for (pid_t pid : living)
+      if (worker.doomed.contains(pid)) ::kill(pid, SIGKILL);
+  }
+}
+
+void Crew::on_reaped(pid_t pid, int status) {
+  look_again_ = true;
+  auto worker = std::find_if(workers_.begin(), workers_.end(),
+                             [&](const Worker& one) { return one.pid == pid && !one.has_ended; });
+  if (worker == workers_.end()) return;
+  worker->has_ended = true;
+  Ended ended{.ending = ending_of(status)};
+  int number = ended.ending.number;
+  // Killed by a signal that we did not send, it died by itself just before ours came.
+  ended.was_stopped = worker->sent != 0 && (!ended.ending.signalled || number == SIGTERM || number == worker->sent);
+  if (ended.ending.signalled && number == SIGKILL && !ended.was_stopped) ended.out_of_memory = memory_.has_killed();
+  events_.on_ended(worker->rank, ended);
+}
+
+// After the workers, whatever they started has to go too: it would hold the terminal, ports and memory.
+void Crew::look_for_leftovers() {
+  if (is_empty_) return;
+  if (std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return !worker.has_ended; })) return;
+  if (!descendants(strangers_).empty()) return;
+  is_empty_ = true;
+  for (Worker& worker : workers_)  // nobody below us can write any more: take what is in the pipes and close them
+    for (WorkerStream stream : kStreams)
+      while (worker.streams[static_cast<size_t>(stream)]) read(worker, stream);
+  events_.on_empty();
+}
+
+void Crew::read(Worker& worker, WorkerStream stream) {
+  UniqueFd& fd = worker.streams[static_cast<size_t>(stream)];
+  if (!fd) return;  // it ended since it was looked at
+  std::array<char, kReadSize> buffer;
+  ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
+  if (count < 0 && errno == EINTR) return;
+  if (count < 0 && errno == EAGAIN && !is_empty_) return;
+  if (count > 0) return events_.on_output(worker.rank, stream, {buffer.data(), static_cast<size_t>(count)});
+  fd = UniqueFd();
+  events_.on_output_end(worker.rank, stream);
+}
+
+}  // namespace hvd

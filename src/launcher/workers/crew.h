@@ -1,0 +1,65 @@
+// The workers on this machine. Driven by the launcher for its own host, and by an agent for its launcher.
+// A crew moves forward only: running -> stopping (all were sent SIGTERM) -> killing (SIGKILL to everything).
+// It regards every process below this one as its own, except those it is told not to touch (ssh).
+// Thread rule: one thread; whoever reaps the children of this process tells it.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <set>
+
+#include "launcher/workers/binding.h"
+#include "launcher/workers/host_runner.h"
+#include "launcher/workers/memory_events.h"
+
+namespace hvd {
+
+class Crew : public HostRunner {
+ public:
+  // `strangers` are children of this process that are none of the crew's business.
+  Crew(HostEvents& events, const std::set<pid_t>& strangers) : events_(events), strangers_(strangers) {}
+
+  void set_work(const Work& work) override;
+  void start(const Start& start) override;
+  void stop(int rank) override;
+  void stop() override;
+  void kill() override;
+  void leave() override {}
+  bool has_left() const override { return is_empty_; }
+  void hold_output(WorkerStream stream, bool hold) override { held_[static_cast<size_t>(stream)] = hold; }
+  void add_to(PollSet& set) override;
+  void on_reaped(pid_t pid, int status) override;
+  void look() override;
+
+ private:
+  enum class Phase { running, stopping, killing };
+  struct Worker {
+    int rank = 0;
+    pid_t pid = -1;
+    UniqueFd streams[2];  // by WorkerStream; none once its end was reached
+    bool has_ended = false;
+    int sent = 0;                // the last signal it got from us
+    std::set<pid_t> doomed;      // of a worker that is being stopped alone
+    TimePoint kill_at = kNever;  // those
+  };
+
+  void signal_all(int signal);
+  void look_for_leftovers();
+  void read(Worker& worker, WorkerStream stream);
+  void kill_due();
+  TimePoint next_kill() const;
+
+  HostEvents& events_;
+  const std::set<pid_t>& strangers_;
+  Work work_;
+  Binding binding_;
+  MemoryEvents memory_;
+  std::deque<Worker> workers_;  // addresses stay
+  Phase phase_ = Phase::running;
+  TimePoint kill_at_ = kNever;
+  bool held_[2] = {false, false};
+  bool is_empty_ = false;
+  bool look_again_ = false;  // for leftovers: a process has ended, or none may be there
+};
+
+}  // namespace hvd

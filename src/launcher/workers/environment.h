@@ -1,0 +1,36 @@
+// What a worker finds in its environment: its place, where its peers meet, and the job's key.
+// Thread rule: plain values and pure functions.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/command_line/tunables.h"
+#include "launcher/hosts/assignment.h"
+#include "launcher/hosts/hosts.h"
+#include "launcher/meeting.h"
+
+namespace hvd {
+
+// What all workers of a job are told: `tunables` (the command line's) and where they meet.
+Variables job_variables(const Variables& tunables, const Meeting& meeting);
+
+// What says which rank a worker is.
+Variables place_variables(const Slot& slot);
+
+// What of the launcher's environment goes to another host: all but what belongs to this machine or login alone.
+Variables forwarded_variables(char* const* inherited, const Host& host);
+
+// How many threads a worker's libraries should start, unless somebody has said: without it every worker would start one
+// per core.
+Variables thread_defaults(int cores, int local_size);
+
+// NAME=VALUE strings: defaults, overridden by what the host has, overridden by each of `layers`.
+std::vector<std::string> merged_environment(const Variables& defaults, char* const* inherited,
+                                            const std::vector<const Variables*>& layers);
+
+// The value that a worker on this host would find, or nothing.
+const char* find_variable(char* const* environment, std::string_view name);
+
+}  // namespace hvd

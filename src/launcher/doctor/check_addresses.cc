@@ -13,12 +13,6 @@ namespace {
 
 std::string address_text(const Address& address) { return fmt::format("{} ({})", address.ip, address.interface); }
 
-// Cannot be expected to work from other hosts: a container bridge, link-local, or the caller's own address.
-bool is_doubtful(const Attempt& attempt) {
-  return attempt.address.is_virtual || attempt.is_own || attempt.address.ip.starts_with("fe80:") ||
-         attempt.address.ip.starts_with("169.254.");
-}
-
 // Attempts of several hosts at one address are alike.
 struct ByPlace {
   bool operator()(const Attempt* one, const Attempt* other) const {

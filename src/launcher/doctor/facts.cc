@@ -97,6 +97,11 @@ Status unreadable(const Json::exception& error) {
 
 }  // namespace
 
+bool is_doubtful(const Attempt& attempt) {
+  return attempt.address.is_virtual || attempt.is_own || attempt.address.ip.starts_with("fe80:") ||
+         attempt.address.ip.starts_with("169.254.");
+}
+
 Json to_json(const Address& address) {
   return {
       {"ip", address.ip}, {"port", address.port}, {"interface", address.interface}, {"is_virtual", address.is_virtual}};

@@ -48,6 +48,9 @@ struct Attempt {
   bool is_own = false;         // the trying host has this address itself, so it cannot mean the other one
 };
 
+// Cannot be expected to work: a container bridge, link-local, or the caller's own address.
+bool is_doubtful(const Attempt& attempt);
+
 // How far a host's clock is ahead of the first host's.
 struct ClockOffset {
   double seconds = 0, uncertainty = 0;

@@ -16,6 +16,7 @@ namespace hvd {
 namespace {
 
 constexpr size_t kCallsAtOnce = 64;
+constexpr Duration kDoubtfulPatience = std::chrono::milliseconds(500);
 constexpr int kQuestions = 8;
 constexpr size_t kAnswerSize = 8;
 
@@ -60,15 +61,15 @@ class Calls {
     call.endpoints = order_for_connecting({{{*ip, address.port}, address.interface}}, ours_);
   }
 
-  // An address that both hosts have means this one. There is no need to wait for it long, unless the neighbour has no
-  // other: then it is a second "host" on this machine.
+  // Most of these lead nowhere, and need not be waited for long, unless a neighbour has no others: then it may be a
+  // second "host" on this machine.
   void hurry_doubtful() {
-    std::set<size_t> elsewhere;
+    std::set<size_t> has_others;
     for (const Call& call : calls_)
-      if (!call.attempt.is_own) elsewhere.insert(call.neighbour);
+      if (!is_doubtful(call.attempt)) has_others.insert(call.neighbour);
     for (Call& call : calls_)
-      if (call.attempt.is_own && elsewhere.contains(call.neighbour))
-        call.patience = std::min<Duration>(patience_, std::chrono::milliseconds(200));
+      if (is_doubtful(call.attempt) && has_others.contains(call.neighbour))
+        call.patience = std::min(patience_, kDoubtfulPatience);
   }
 
   void run(std::vector<std::unique_ptr<Stream>>& streams) {

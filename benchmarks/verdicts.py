@@ -115,9 +115,7 @@ def _judge_bar(bar: Bar, state: str, program: str, results: Results) -> Verdict:
 
 def judge_peers(results: Results, places: list[Place], ranks: list[int]) -> list[Verdict]:
     bars = [b for b in BARS if b.place in places and b.ranks in ranks and b.crowded == (b.ranks > len(CPUS))]
-    return [
-        _judge_bar(bar, state, program, results) for bar in bars for state in bar.states for program in (RAW, CAPI)
-    ]
+    return [_judge_bar(bar, state, program, results) for bar in bars for state in bar.states for program in (RAW, CAPI)]
 
 
 Figure = Callable[[Results, Case], list[tuple[float, str]]]  # of a case that gives ranks and state: values and where

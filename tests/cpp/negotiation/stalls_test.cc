@@ -270,9 +270,9 @@ TEST(FindStalls, TellsMissingRanksOfOldEntriesOldestFirst) {
     table.open(entry, members, since);
     entry.submitted.insert(Rank{rank});
     entry.arrivals.push_back({.rank = Rank{rank},
-                                 .child = Child{rank},
-                                 .request = std::make_shared<const Request>(allreduce(name)),
-                                 .since = since});
+                              .child = Child{rank},
+                              .request = std::make_shared<const Request>(allreduce(name)),
+                              .since = since});
     return &entry;
   };
   const Entry* first = open("a", 1, start);

@@ -74,6 +74,7 @@ soak: all packages-fuzz $(STAMPS)/test ## Run the tests again and again, sanitiz
 .PHONY: bench
 bench: all packages-bench packages-testbed $(STAMPS)/bench ## Measure against MPI and Gloo
 	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/startup.py
 
 # clang-tidy reads the files that the sanitizer build makes of each folder: most of its time goes into the headers of the
 # standard library, which are then read once per folder. The kernels are not among them: clang does not know their CPUs.

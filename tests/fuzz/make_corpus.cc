@@ -215,6 +215,7 @@ int main(int count, char** arguments) {
     tree.write(arguments[1], about);
   }
   hvd::write_connection_corpus(arguments[1]);
+  hvd::write_agent_corpus(std::filesystem::path(arguments[1]) / "agent");
   hvd::TreeConversation slow;
   hvd::converse_slowly(slow);
   slow.write(arguments[1], "slow");

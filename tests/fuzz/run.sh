@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=build/fuzz
-fuzzers=(coordinator negotiator aggregator tree_root handshake frames store)
+fuzzers=(coordinator negotiator aggregator tree_root handshake frames store agent)
 
 configure() {
   [ -f $build/build.ninja ] ||

@@ -45,7 +45,7 @@ void Screen::hide_status() {
 void Screen::add_to(PollSet& set) {
   if (!status_.empty() && !std::exchange(is_shown_, true))
     err_->append(fmt::format("\r{:.{}}", status_, terminal_width()));
-  flush();
+  // Nothing is written here: whoever has seen a full console holds back until it is woken by the room in it.
   for (Console* console : {&out_, err_})
     if (!console->empty()) set.add(console->fd(), POLLOUT, [console] { console->flush(); });
 }

@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kSmallestSegment = 16 << 10;
+constexpr size_t kSmallestSegment = 64 << 10;
 constexpr size_t kSegmentsOfBlock = 4;  // so that reduction and network overlap within a block of medium size
 
 }  // namespace

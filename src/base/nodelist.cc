@@ -2,8 +2,9 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
 #include <optional>
+
+#include "base/number.h"
 
 namespace hvd {
 namespace {
@@ -16,11 +17,8 @@ Status bad(std::string_view kind, std::string_view text) {
 }
 
 std::optional<int> read_digits(std::string_view text) {
-  int number = 0;
-  if (text.empty() || text.size() > kMostDigits) return std::nullopt;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || text.front() == '-') return std::nullopt;
-  return number;
+  if (text.empty() || text.size() > kMostDigits || text.front() == '-') return std::nullopt;
+  return read_number<int>(text);
 }
 
 // What a bracket "01-03,7" stands for; numbers keep the width of the first.

@@ -14,6 +14,7 @@ std::string_view name_of(Code code) {
     case Code::peer_lost: return "peer lost";
     case Code::timed_out: return "timed out";
     case Code::not_initialized: return "not initialised";
+    case Code::removed: return "removed";
   }
   return "?";
 }

@@ -23,6 +23,7 @@ enum class Code : int32_t {
   peer_lost = 5,         // a rank died or fell silent: recoverable by starting a new generation
   timed_out = 6,         // the caller's own time limit passed; the operation goes on
   not_initialized = 7,
+  removed = 8,  // elastic: the job has no place for this process any more
 };
 
 std::string_view name_of(Code code);

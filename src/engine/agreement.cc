@@ -11,7 +11,9 @@ namespace {
 
 constexpr Duration kLookAfterLeader = std::chrono::milliseconds(250);  // while it owes an answer
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
-constexpr Duration kCauseTravels = std::chrono::milliseconds(200);
+// A connection may have been closed by a survivor that heard of the cause first. News of a dead process comes over the
+// control links at once, but everybody on the way may have to wait for a core.
+constexpr Duration kCauseTravels = std::chrono::milliseconds(800);
 
 bool speaks_for_several(const std::vector<std::vector<int32_t>>& below) {
   return below.size() > 1 || (below.size() == 1 && below.front().size() > 1);
@@ -21,7 +23,11 @@ bool speaks_for_several(const std::vector<std::vector<int32_t>>& below) {
 
 Agreement::Agreement(const World& world, const Config& config, const CoordinatorSettings& settings,
                      Transport& transport, NegotiationObserver* observer, Node node)
-    : world_(world), config_(config), transport_(transport), negotiator_(world.size), links_(std::move(node.links)) {
+    : world_(world),
+      config_(config),
+      transport_(transport),
+      negotiator_(world.size, world.rank == 0 ? nullptr : settings.carried),
+      links_(std::move(node.links)) {
   if (world.rank == 0) {
     coordinator_ = links_ ? std::make_unique<Coordinator>(node.below, settings, observer)
                           : std::make_unique<Coordinator>(world.size, settings, observer);
@@ -51,13 +57,13 @@ void Agreement::progress(std::vector<Decision>& decisions) {
 
 void Agreement::progress_leader(std::vector<Decision>& decisions) {
   TimePoint now = Clock::now();
-  ByteView message;
-  while (links_ && links_->receive_down(message)) spread(message, now, decisions);
-
   if (!negotiator_.outgoing().empty()) {
     gather(world_.rank, negotiator_.outgoing(), now);
     negotiator_.clear_outgoing();
+    negotiator_.finish_offered();
   }
+  ByteView message;
+  while (links_ && links_->receive_down(message)) spread(message, now, decisions);
   for (int32_t peer = 1; peer < transport_.size(); peer++) {
     while (transport_.receive_up(peer, message)) gather(transport_.world_rank(peer), message, now);
   }
@@ -66,6 +72,7 @@ void Agreement::progress_leader(std::vector<Decision>& decisions) {
   outgoing_.clear();
   if (coordinator_ && (std::exchange(heard_, false) || now >= coordinator_->next_deadline())) {
     if (coordinator_->decide(now, outgoing_)) spread(outgoing_, now, decisions);
+    coordinator_->finish_offered(now);
   } else if (aggregator_ && aggregator_->flush(now, outgoing_)) {
     links_->send_up(outgoing_);
   }
@@ -101,6 +108,7 @@ void Agreement::progress_member(std::vector<Decision>& decisions) {
   if (!negotiator_.outgoing().empty()) {
     transport_.send(negotiator_.outgoing());
     negotiator_.clear_outgoing();
+    negotiator_.finish_offered();
   }
   ByteView message;
   while (transport_.receive_down(message)) hear(message, decisions);
@@ -116,7 +124,7 @@ void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
 
 TimePoint Agreement::next_deadline() const {
   TimePoint next = transport_.has_unsent() ? Clock::now() + kRetryFullRing : kNever;
-  if (spans_hosts()) next = std::min({next, next_beat_, loss_due()});
+  if (keeps_watch()) next = std::min({next, next_beat_, loss_due()});
   if (links_) next = std::min(next, links_->next_deadline());
   if (aggregator_) next = std::min(next, aggregator_->next_deadline());
   if (coordinator_) return std::min(next, coordinator_->next_deadline());
@@ -124,7 +132,7 @@ TimePoint Agreement::next_deadline() const {
 }
 
 TimePoint Agreement::keep_alive(TimePoint now) {
-  if (!spans_hosts()) return kNever;
+  if (!keeps_watch()) return kNever;
   if (now >= next_beat_) {
     transport_.beat();
     // Who was away for long judges nobody (find_silent), so the others are looked at well before they count as silent.

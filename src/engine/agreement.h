@@ -34,7 +34,8 @@ class Agreement {
   Agreement(const World& world, const Config& config, const CoordinatorSettings& settings, Transport& transport,
             NegotiationObserver* observer, Node node);
 
-  void announce(const Request& request) { negotiator_.announce(request); }
+  // `data`: the tensor, if it shall be carried (negotiation/carried.h).
+  void announce(const Request& request, ByteView data) { negotiator_.announce(request, data); }
   void announce_shutdown(std::string reason) { negotiator_.announce_shutdown(std::move(reason)); }
 
   // Passes on what has been announced and what has arrived; appends what has been decided.
@@ -43,9 +44,13 @@ class Agreement {
   bool has_unread() const { return links_ && links_->has_messages(); }  // read from a link, and not passed on yet
   // When progress() must run although nothing arrives.
   TimePoint next_deadline() const;
+  // Whether a rank that falls silent ends the world. On one host that is a process that somebody has stopped, which
+  // only an elastic job can go on without.
+  bool keeps_watch() const { return !world_.host_of.empty() || config_.elastic; }
   // What must go on also while a collective takes long, and after a failure, which is spread here. Returns when it
   // wants to be called again.
   TimePoint keep_alive(TimePoint now);
+  bool is_beat_due(TimePoint now) const { return now >= next_beat_; }
   // The connection to a rank of another host has ended. That is only the effect where the rank left because of a
   // failure that is being spread, so the cause is given a moment to arrive. Any thread.
   void report_loss(const Status& status);
@@ -60,7 +65,6 @@ class Agreement {
   Coordinator* coordinator() const { return coordinator_.get(); }  // null: this rank is not the root
 
  private:
-  bool spans_hosts() const { return !world_.host_of.empty(); }
   void progress_leader(std::vector<Decision>& decisions);
   void progress_member(std::vector<Decision>& decisions);
   void gather(int32_t rank, ByteView message, TimePoint now);

@@ -16,6 +16,8 @@ namespace {
 constexpr Duration kIdleSpin =
     std::chrono::microseconds(30);  // the engine thread looks a little longer before it sleeps
 constexpr Duration kBackSoon = std::chrono::milliseconds(1);
+// Seldom enough to cost nothing, and soon enough for peers that wait for what a rank forgot to wait for.
+constexpr Duration kLongestDeferral = std::chrono::milliseconds(100);
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
 constexpr int kTurnSpins = 2000;
 
@@ -62,15 +64,20 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
     if (is_join) joined_.store(had_joined);
     return status;
   }
-  if (wait_follows) return {};
-  // A driver that is awake looks for new tasks by itself, and once more after it has stopped driving.
+  if (!wait_follows) wake_for_new();
+  return {};
+}
+
+// A driver that is awake looks for new tasks by itself, and once more after it has stopped driving.
+void Engine::wake_for_new(bool not_at_once) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (turn_.is_taken()) {
     transport_->wake_driver();
+  } else if (not_at_once && can_defer_) {
+    transport_->wake_later(kLongestDeferral);
   } else if (!wake_pending_.exchange(true)) {
     transport_->wake();
   }
-  return {};
 }
 
 // ---- driving ----
@@ -192,12 +199,14 @@ void Engine::answer_for_driver(const std::stop_token& stop) {
 
 bool Engine::progress() {
   if (!ended_ && transport_->failed()) end(transport_->failure());
-  if (!world_.host_of.empty()) agreement_->keep_alive(Clock::now());
-  operations_->take_new(taken_);
-  if (ended_) return false;  // what was taken has failed
-  for (const Task* task : taken_) {
-    for (const Operation& operation : task->operations) agreement_->announce(operation.request);
+  if (agreement_->keeps_watch()) {
+    // Looking at the links takes as long as sending to them; what is new goes out first.
+    TimePoint now = Clock::now();
+    if (!operations_->has_new() || agreement_->is_beat_due(now)) agreement_->keep_alive(now);
   }
+  size_t in_flight = operations_->take_new(taken_);
+  if (ended_) return false;  // what was taken has failed
+  for (const Task* task : taken_) announce(*task, in_flight == 1);
   if (shutdown_wanted_.load(std::memory_order_relaxed) && !std::exchange(shutdown_announced_, true)) {
     agreement_->announce_shutdown(fmt::format("{} called shutdown or exited", transport_->rank_name(world_.rank)));
   }
@@ -208,6 +217,15 @@ bool Engine::progress() {
   }
   decisions_.clear();
   return true;
+}
+
+// What is in flight together is better fused; who is alone waits for nothing but the way.
+void Engine::announce(const Task& task, bool is_alone) {
+  for (const Operation& operation : task.operations) {
+    bool is_carried = is_alone && executor_->can_carry(operation);
+    ByteView data = is_carried ? ByteView(operation.input.data, operation.input.bytes()) : ByteView();
+    agreement_->announce(operation.request, data);
+  }
 }
 
 void Engine::apply(Decision& decision) {

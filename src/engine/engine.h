@@ -39,6 +39,10 @@ class Engine {
   Status submit(const TaskRef& task, bool wait_follows);
   Result<TaskRef> submit(std::vector<Operation> operations, std::function<void(const Task&)> on_done,
                          bool wait_follows);
+  // Sees to it that somebody drives what was submitted with `wait_follows` after all. `not_at_once`: the caller will
+  // wait() too, but computes something before. Where the engine thread could only take the core from that, it is left
+  // asleep until then, within limits: others may need this rank before it waits.
+  void wake_for_new(bool not_at_once = false);
   // Waits until done or `until` has come. True: done.
   bool wait(const TaskRef& task, TimePoint until);
 
@@ -68,6 +72,7 @@ class Engine {
   void answer_for_driver(const std::stop_token& stop);
   bool progress();  // one round; true: something happened
   void apply(Decision& decision);
+  void announce(const Task& task, bool is_alone);
   void execute(Plan&& plan);
   void end(const Status& status);  // nothing more will be agreed: fail what is pending and what comes later
   TimePoint sleep_until();
@@ -79,6 +84,7 @@ class Engine {
   const World world_;
   const Config config_;
   const bool crowded_;
+  const bool can_defer_;  // the work of the engine thread; see wake_for_new()
   bool is_homogeneous_ = true;
   std::unique_ptr<Transport> transport_;
   const std::shared_ptr<OperationTable> operations_ = std::make_shared<OperationTable>();

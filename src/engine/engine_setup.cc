@@ -9,7 +9,10 @@
 namespace hvd {
 
 Engine::Engine(const World& world, const Config& config)
-    : world_(world), config_(config), crowded_(is_crowded(world)) {}
+    : world_(world),
+      config_(config),
+      crowded_(is_crowded(world)),
+      can_defer_(world.host_of.empty() && !has_spare_core(world, config)) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, WorldGroup group) {
   std::unique_ptr<Engine> engine(new Engine(world, config));
@@ -38,8 +41,9 @@ Status Engine::open(WorldGroup group) {
     }
   }
   recorder_ = std::make_unique<Recorder>(*executor_);
+  if (executor_->carries()) settings.carried = executor_.get();
   agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, recorder_.get(), std::move(*node));
-  if (!world_.host_of.empty()) transport_->set_chores([this](TimePoint now) { return agreement_->keep_alive(now); });
+  if (agreement_->keeps_watch()) transport_->set_chores([this](TimePoint now) { return agreement_->keep_alive(now); });
   if (world_.rank == 0) {
     if (settings.stall_shutdown > Duration{} && settings.stall_shutdown < settings.stall_warning) {
       log_warning("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ignored: it is less than HOROVOD_STALL_CHECK_TIME_SECONDS");

@@ -20,6 +20,19 @@ WorldSettings settings_from(const Config& config) {
   return settings;
 }
 
+// Larger ones are faster by a plan of their own: their copies into messages cost more than the hops that are saved.
+constexpr size_t kCarryOnHost = 1 << 10;
+constexpr size_t kCarryBetweenHosts = 64 << 10;
+
+// The bytes up to which it carries; 0: this world does not. Time-outs end what is promised (carried.h), who lingers
+// wants fusion, the tuner looks at plans, and other backends at all of them.
+size_t carry_limit(const World& world, const Config& config) {
+  bool never = world.size != kRanksThatCarry || config.collective_timeout > 0 || config.cycle_time_ms.value_or(0) > 0 ||
+               config.autotune || !config.backends.empty();
+  if (never) return 0;
+  return world.host_of.empty() ? kCarryOnHost : kCarryBetweenHosts;
+}
+
 }  // namespace
 
 Executor::Executor(const World& world, Transport& transport, OperationTable& operations,
@@ -46,8 +59,10 @@ Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Con
   auto loaded = load_backends(config.backends, context);
   if (!loaded.ok()) return loaded.status();
   self->backends_ = std::move(*loaded);
-  self->backends_.push_back(
-      std::make_unique<CpuBackend>([self](int32_t set) -> Collectives& { return self->collectives_of(set); }));
+  auto cpu = std::make_unique<CpuBackend>([self](int32_t set) -> Collectives& { return self->collectives_of(set); });
+  self->cpu_ = cpu.get();
+  self->backends_.push_back(std::move(cpu));
+  self->carry_limit_ = carry_limit(world, config);
   return executor;
 }
 
@@ -301,6 +316,26 @@ Status Executor::allocate(Operation& operation) {
   operation.owned_output.reset(static_cast<std::byte*>(memory));
   operation.output.data = operation.owned_output.get();
   return {};
+}
+
+// ---- carried ----
+
+bool Executor::can_carry(const Operation& operation) const {
+  return carries() && can_be_carried(operation.request) && operation.input.bytes() <= carry_limit_ && !has_timeline();
+}
+
+void Executor::on_carried(const Request& request, ByteView theirs) {
+  Task::Place* place = operations_.find(request);
+  if (place == nullptr) return;  // everything has been ended meanwhile
+  Status status = allocate(*place->operation);
+  if (status.ok()) {
+    status = cpu_->combine(*place->operation, theirs, world_.rank);
+  } else {
+    transport_.abort(status);
+  }
+  operations_.finish({&place, 1}, status, carried_);
+  for (const TaskRef& task : carried_) on_done_(*task);
+  carried_.clear();
 }
 
 Backend* Executor::backend_for(const Plan& plan) {

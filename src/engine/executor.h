@@ -20,11 +20,12 @@
 #include "model/plan.h"
 #include "model/process_sets.h"
 #include "model/world.h"
+#include "negotiation/carried.h"
 #include "transport/transport.h"
 
 namespace hvd {
 
-class Executor {
+class Executor final : public CarriedListener {
  public:
   // `on_done` is told of every task that is done, from the thread that finished it.
   static Result<std::unique_ptr<Executor>> create(const World& world, const Config& config, Transport& transport,
@@ -33,6 +34,10 @@ class Executor {
   // Executes one plan. Not ok: the world has failed.
   Status run(Plan&& plan);
   void apply(const Tuning& tuning);
+  // Small allreduces may be carried (negotiation/carried.h): at all, and this one.
+  bool carries() const { return carry_limit_ > 0; }
+  bool can_carry(const Operation& operation) const;
+  void on_carried(const Request& request, ByteView theirs) override;
   // Waits until no backend holds a plan of this rank any more.
   void drain();
 
@@ -86,6 +91,9 @@ class Executor {
   std::function<void(Task&)> on_done_;
   std::map<int32_t, std::unique_ptr<Collectives>> collectives_;
   std::vector<std::unique_ptr<Backend>> backends_;  // asked in order; the built-in one is last
+  CpuBackend* cpu_ = nullptr;                       // that one
+  size_t carry_limit_ = 0;
+  std::vector<TaskRef> carried_;  // done by on_carried(); kept so that it need not allocate
   size_t one_shot_limit_;
   WorldSettings world_settings_;
   std::vector<std::unique_ptr<Execution>> executions_;  // under way, or ready for another plan

@@ -127,12 +127,13 @@ Status OperationTable::add(const TaskRef& task) {
   return {};
 }
 
-void OperationTable::take_new(std::vector<Task*>& tasks) {
+size_t OperationTable::take_new(std::vector<Task*>& tasks) {
   tasks.clear();
-  if (!has_new()) return;
+  if (!has_new()) return 0;
   std::lock_guard lock(mutex_);
   tasks.swap(new_);
   has_new_.store(false, std::memory_order_relaxed);
+  return in_flight_;
 }
 
 void OperationTable::find(const Plan& plan, std::vector<Task::Place*>& found) const {
@@ -141,6 +142,11 @@ void OperationTable::find(const Plan& plan, std::vector<Task::Place*>& found) co
     size_t hash = hash_of(request->process_set, request->name);
     found.push_back(find_place(hash, request->process_set, request->name));
   }
+}
+
+Task::Place* OperationTable::find(const Request& request) const {
+  std::lock_guard lock(mutex_);
+  return find_place(hash_of(request.process_set, request.name), request.process_set, request.name);
 }
 
 void OperationTable::finish_place(Task::Place& place, const Status& status, std::vector<TaskRef>& done) {
@@ -167,6 +173,11 @@ std::vector<TaskRef> OperationTable::finish_all(const Status& status) {
   std::vector<TaskRef> done;
   for (Task::Place* place : ending) finish_place(*place, status, done);
   return done;
+}
+
+Status OperationTable::why_closed() const {
+  std::lock_guard lock(mutex_);
+  return closed_;
 }
 
 void OperationTable::close(const Status& status) {

@@ -23,12 +23,14 @@ class OperationTable {
   TaskRef find(int64_t handle) const;
   void release(int64_t handle);
 
-  // The tasks added since the last call, in order; they stay valid while they are in flight. One caller at a time.
+  // The tasks added since the last call, in order; they stay valid while they are in flight. Returns how many
+  // operations are in flight if there are any new ones. One caller at a time.
   bool has_new() const { return has_new_.load(std::memory_order_relaxed); }
-  void take_new(std::vector<Task*>& tasks);
+  size_t take_new(std::vector<Task*>& tasks);
 
   // The operations of a plan, one for each tensor; null: this rank has no such operation.
   void find(const Plan& plan, std::vector<Task::Place*>& found) const;
+  Task::Place* find(const Request& request) const;
   // The operations have come to an end. Appends the tasks of which it was the last one: they are done.
   void finish(std::span<Task::Place* const> places, const Status& status, std::vector<TaskRef>& done);
   // Ends everything in flight that no backend is running (it ends that itself, and its buffers must stay until then);
@@ -36,6 +38,7 @@ class OperationTable {
   std::vector<TaskRef> finish_all(const Status& status);
   // Refuses every add() from now on.
   void close(const Status& status);
+  Status why_closed() const;  // ok: it is not
   size_t in_flight() const;
 
  private:

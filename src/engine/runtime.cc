@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "engine/silent_rank.h"
 #include "rendezvous/world.h"
 #include "rendezvous/world_meeting.h"
 #include "transport/shared_memory.h"
@@ -34,6 +35,19 @@ Status check_ranks(const std::vector<int32_t>& sorted, int32_t world_size) {
                                                 sorted.front() < 0 ? sorted.front() : sorted.back(), world_size - 1)};
   }
   return {};
+}
+
+bool is_elastic_worker(const Config& config) {
+  return config.elastic && config.worker_id >= 0 && !config.rendezvous_addr.empty();
+}
+
+void take_place(Config& config, const Place& place) {
+  config.rank = place.rank;
+  config.size = place.size;
+  config.local_rank = place.local_rank;
+  config.local_size = place.local_size;
+  config.cross_rank = place.cross_rank;
+  config.cross_size = place.cross_size;
 }
 
 Status run_alone(Engine& engine, Request request, int32_t& result) {
@@ -65,20 +79,26 @@ Runtime::Runtime() {
 void Runtime::note_descriptors() {
   std::unique_lock lock(mutex_);
   if (engine_ != nullptr) descriptors_ = engine_->descriptors();
+  if (membership_ == nullptr) return;
+  std::vector<int> more = membership_->descriptors();
+  descriptors_.insert(descriptors_.end(), more.begin(), more.end());
 }
 
 // Runs in a child that has one thread and must not wait for locks the parent's other threads held. Closing the
 // descriptors matters: a child that outlives its parent would otherwise hide the parent's death from the other ranks.
 void Runtime::leave_child() {
-  if (engine_ == nullptr) return;
+  if (engine_ == nullptr && membership_ == nullptr) return;
   for (int fd : descriptors_) ::close(fd);
   descriptors_.clear();
   new (&mutex_) std::shared_mutex();
   new (&life_mutex_) std::mutex();
+  new (&joining_mutex_) std::mutex();
   new std::shared_ptr<Engine>(std::move(engine_));  // leaked: its threads do not exist here
   engine_ = nullptr;
   new std::shared_ptr<OperationTable>(std::move(operations_));
   operations_ = nullptr;
+  new std::shared_ptr<Membership>(std::move(membership_));
+  membership_ = nullptr;
   forked_ = true;
 }
 
@@ -96,7 +116,65 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   auto config = config_from_environment();
   if (!config.ok()) return config.status();
   set_log_settings(config->log);
-  auto world = world_from_config(*config, Generation{generations_++});
+  if (is_elastic_worker(*config)) return create_elastic_engine(std::move(*config));
+  return create_engine_of(*config, Generation{generations_++}, -1);
+}
+
+// Forming a world fails when somebody dies meanwhile. Then the launcher decides on another one, which may have no place
+// for this process.
+Result<std::shared_ptr<Engine>> Runtime::create_elastic_engine(Config config) {
+  auto membership = membership_by(config);
+  if (!membership.ok()) return membership.status();
+  // The launcher gives up first, and says why.
+  TimePoint deadline = after(Clock::now(), seconds(config.elastic_timeout) + seconds(config.start_timeout));
+  std::string reason(last_end_.message());
+  std::optional<int32_t> silent = silent_rank(last_end_);
+  for (;;) {
+    auto place = (*membership)->next_place(reason, silent.value_or(-1), deadline);
+    if (!place.ok()) return place.status();
+    silent.reset();
+    take_place(config, *place);
+    auto engine = create_engine_of(config, place->generation, (*membership)->voided());
+    if (engine.ok() || engine.status().code() == Code::invalid_argument || Clock::now() >= deadline) return engine;
+    reason = (*membership)->void_reason();
+    if (reason.empty()) reason = engine.status().message();
+    log_info("world {} did not form: {}", static_cast<uint64_t>(place->generation), reason);
+  }
+}
+
+Result<std::shared_ptr<Membership>> Runtime::membership() {
+  auto config = config_from_environment();
+  if (!config.ok()) return config.status();
+  return membership_by(*config);
+}
+
+std::shared_ptr<Membership> Runtime::current_membership() const {
+  std::shared_lock lock(mutex_);
+  return membership_;
+}
+
+Result<std::shared_ptr<Membership>> Runtime::membership_by(const Config& config) {
+  if (!is_elastic_worker(config)) return Status(Code::precondition, "this process is no worker of an elastic job");
+  std::lock_guard joining(joining_mutex_);
+  {
+    std::shared_lock lock(mutex_);
+    if (forked_) return forked_away();
+    if (membership_ != nullptr) return membership_;
+  }
+  auto credentials = credentials_from_config(config);
+  if (!credentials.ok()) return credentials.status();
+  auto endpoints = resolve(config.rendezvous_addr, static_cast<uint16_t>(config.rendezvous_port));
+  if (!endpoints.ok()) return endpoints.status();
+  auto joined = Membership::join(std::move(*endpoints), *credentials, config.worker_id,
+                                 after(Clock::now(), seconds(config.start_timeout)));
+  if (!joined.ok()) return joined.status();
+  std::unique_lock lock(mutex_);
+  membership_ = std::move(*joined);
+  return membership_;
+}
+
+Result<std::shared_ptr<Engine>> Runtime::create_engine_of(const Config& config, Generation generation, int interrupt) {
+  auto world = world_from_config(config, generation);
   if (!world.ok()) return world.status();
   UniqueFd memory;
   if (world->local_rank == 0) {
@@ -104,14 +182,14 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
     if (!created.ok()) return created.status();
     memory = std::move(*created);
   }
-  auto group = form_world(*world, *config, std::move(memory));
+  auto group = form_world(*world, config, std::move(memory), interrupt);
   if (!group.ok()) return group.status();
   if (group->store) store_ = std::move(group->store);
   if (group->hosts.size() > 1) world->host_of = group->host_of_rank;
   world->machine_size = group->machine_size;
-  auto engine = Engine::create(*world, *config, std::move(*group));
+  auto engine = Engine::create(*world, config, std::move(*group));
   if (!engine.ok()) return engine.status();
-  dynamic_process_sets_ = config->dynamic_process_sets;
+  dynamic_process_sets_ = config.dynamic_process_sets;
   return std::shared_ptr<Engine>(std::move(*engine));
 }
 
@@ -174,7 +252,9 @@ void Runtime::shutdown_locked() {
     engine.swap(engine_);
     descriptors_.clear();
   }
-  if (engine) engine->shutdown();
+  if (!engine) return;
+  last_end_ = engine->operations()->why_closed();
+  engine->shutdown();
 }
 
 Result<int32_t> Runtime::add_process_set(std::vector<int32_t> ranks) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "rendezvous/membership.h"
 
 namespace hvd {
 
@@ -20,6 +21,10 @@ class Runtime {
   // The engine, or why there is none. The engine stays valid while the caller holds it.
   Result<std::shared_ptr<Engine>> engine() const;
   bool is_initialized() const;
+
+  // Of an elastic job; connects to the launcher when it is first asked for. precondition: this is no worker of one.
+  Result<std::shared_ptr<Membership>> membership();
+  std::shared_ptr<Membership> current_membership() const;  // null: there is none, or it was never asked for
 
   // Keeps the engine and its handles in place for a call that does not block; others hold the engine itself.
   class Visit {
@@ -43,20 +48,26 @@ class Runtime {
  private:
   Runtime();
   Result<std::shared_ptr<Engine>> create_engine();
+  Result<std::shared_ptr<Engine>> create_elastic_engine(Config config);
+  Result<std::shared_ptr<Engine>> create_engine_of(const Config& config, Generation generation, int interrupt);
+  Result<std::shared_ptr<Membership>> membership_by(const Config& config);
   void shutdown_locked();  // with life_mutex_ held
   Status add_static_sets(Engine& engine, const std::vector<std::vector<int32_t>>& sets);
   void note_descriptors();  // before a fork
   void leave_child();       // in a forked child: the world is the parent's alone
 
   std::mutex life_mutex_;            // one init or shutdown at a time
+  std::mutex joining_mutex_;         // one connection to the launcher at a time
   mutable std::shared_mutex mutex_;  // guards what follows
   std::shared_ptr<Engine> engine_;
   std::shared_ptr<OperationTable> operations_;
-  std::vector<int> descriptors_;        // that a forked child closes
-  std::shared_ptr<StoreServer> store_;  // where this process hosts it: for all generations
+  std::vector<int> descriptors_;            // that a forked child closes
+  std::shared_ptr<StoreServer> store_;      // where this process hosts it: for all generations
+  std::shared_ptr<Membership> membership_;  // in an elastic job: for all generations
   bool dynamic_process_sets_ = false;
   bool forked_ = false;
   uint64_t generations_ = 0;
+  Status last_end_;  // how the world before this one failed; ok: it did not. Guarded by life_mutex_
 };
 
 }  // namespace hvd

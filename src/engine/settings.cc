@@ -1,17 +1,16 @@
 #include "engine/settings.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+
+#include "base/cores.h"
 
 namespace hvd {
 namespace {
 
 int32_t available_cores() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  int32_t count = CPU_COUNT(&set);
+  auto count = static_cast<int32_t>(usable_cores().size());
   // A rank that is bound to one core says nothing about the others, which will be bound to others.
   return count > 1 ? count : static_cast<int32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
 }
@@ -29,6 +28,13 @@ Tuning initial_tuning(const Config& config) {
 // Containers on one machine may be given cores of their own, which their affinity tells; then only the sum counts.
 bool is_crowded(const World& world) {
   return world.local_size > available_cores() || world.machine_size > ::sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+// A rank with a few cores of many has them for itself. Who chose a core for the thread has one for it.
+bool has_spare_core(const World& world, const Config& config) {
+  if (!config.thread_affinity.empty()) return true;
+  auto usable = static_cast<int32_t>(usable_cores().size());
+  return usable > 1 && (usable > world.local_size || usable < ::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 TransportSettings transport_settings(const World& world, const Config& config) {

@@ -5,7 +5,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kMostSpares = 128;  // of a thread: as many as a burst of small tensors has in flight
+constexpr size_t kMostSpares = 1024;  // of a thread: as many as a model of small tensors has in flight
 
 // Each thread has its own: who submits usually releases as well, and needs no lock for it. At the end of the thread
 // they go; what gives a task back still later finds them gone.

@@ -2,43 +2,17 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <variant>
 
 #include "base/joined.h"
+#include "model/knob_slot.h"
 #include "model/plan.h"
 #include "model/scheduler.h"
 
 namespace hvd {
 namespace {
-
-struct Negated {  // true switches the flag off
-  bool* flag;
-};
-struct Strict {  // 0 or 1 and nothing else: a slip must not switch protection off
-  bool* flag;
-};
-struct HexKey {
-  std::string* digits;
-};
-struct Names {  // several knobs may add to the same ones
-  std::vector<std::string>* names;
-};
-
-// Where a knob's value goes; the type also says how its text is read.
-using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*,
-                          std::optional<bool>*, Negated, Strict, std::string*, HexKey, Names, std::vector<std::string>*,
-                          std::vector<int32_t>*, LogLevel*>;
-
-struct Range {
-  double low = 0, high = 0;  // both allowed; every bound is a whole number below 2^53, so exact
-  int64_t multiple_of = 1;
-};
 
 struct Knob {
   const char* name;
@@ -79,6 +53,12 @@ constexpr Knob kKnobs[] = {
      "Key of the job, which authenticates every connection; the launcher sets it."},
     {"HOROVOD_START_TIMEOUT", [](Config& c) -> Slot { return &c.start_timeout; }, {0, kMaxSeconds},
      "Seconds that the ranks have to find each other."},
+    {"HOROVOD_ELASTIC", [](Config& c) -> Slot { return &c.elastic; }, {},
+     "Hosts come and go: the launcher decides this process's place whenever the world is formed; it sets this."},
+    {"HOROVOD_WORKER_ID", [](Config& c) -> Slot { return &c.worker_id; }, {-1, kMaxCount},
+     "Number of this process in an elastic job, whatever its rank; the launcher sets it."},
+    {"HOROVOD_ELASTIC_TIMEOUT", [](Config& c) -> Slot { return &c.elastic_timeout; }, {0, kMaxSeconds},
+     "Seconds that an elastic job waits for enough slots, and a process for its place."},
 
     {"HOROVOD_TLS", [](Config& c) -> Slot { return Strict{&c.tls}; }, {},
      "Encrypt every connection between hosts, control and data, with TLS 1.3; the same on all ranks."},
@@ -169,150 +149,6 @@ constexpr Knob kKnobs[] = {
 };
 // clang-format on
 
-constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warning", "error", "fatal"};
-
-std::string text_of(const Range& range) {
-  std::string text = fmt::format("{:.0f} to {:.0f}", range.low, range.high);
-  return range.multiple_of > 1 ? fmt::format("{}, a multiple of {}", text, range.multiple_of) : text;
-}
-
-template <class Number>
-bool read_number(std::string_view text, const Range& range, Number& out) {
-  Number value{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return false;
-  // Comparing this way round refuses a NaN. Integers of more than 53 bits may be rounded here, but never into the
-  // range.
-  if (!(static_cast<double>(value) >= range.low && static_cast<double>(value) <= range.high)) return false;
-  if constexpr (std::is_integral_v<Number>) {
-    if (value % static_cast<Number>(range.multiple_of) != 0) return false;
-  }
-  out = value;
-  return true;
-}
-
-// As strtol reads it, so that text such as "true" is 0.
-bool read_flag(const char* text) { return std::strtol(text, nullptr, 10) > 0; }
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    size_t length = std::min(text.find(separator), text.size());
-    if (length > 0) parts.emplace_back(text.substr(0, length));
-    text.remove_prefix(std::min(length + 1, text.size()));
-  }
-  return parts;
-}
-
-bool is_hex(std::string_view text) {
-  return text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
-}
-
-// Reads a variable's value into its slot.
-struct Reader {
-  const char* value;
-  const Range& range;
-
-  template <class Number>
-  bool operator()(Number* out) const {
-    return read_number(value, range, *out);
-  }
-  template <class Number>
-  bool operator()(std::optional<Number>* out) const {
-    return read_number(value, range, out->emplace());
-  }
-  bool operator()(bool* out) const {
-    *out = read_flag(value);
-    return true;
-  }
-  bool operator()(std::optional<bool>* out) const {
-    *out = read_flag(value);
-    return true;
-  }
-  bool operator()(Negated out) const {
-    *out.flag = !read_flag(value);
-    return true;
-  }
-  bool operator()(Strict out) const {
-    std::string_view text = value;
-    *out.flag = text == "1";
-    return text == "1" || text == "0";
-  }
-  bool operator()(std::string* out) const {
-    *out = value;
-    return true;
-  }
-  bool operator()(HexKey out) const {
-    *out.digits = value;
-    return is_hex(value);
-  }
-  bool operator()(Names out) const {
-    for (const std::string& name : split(value, ',')) {
-      if (std::find(out.names->begin(), out.names->end(), name) == out.names->end()) out.names->push_back(name);
-    }
-    return true;
-  }
-  bool operator()(std::vector<std::string>* out) const {
-    *out = split(value, ':');
-    return true;
-  }
-  bool operator()(std::vector<int32_t>* out) const {
-    for (const std::string& part : split(value, ',')) {
-      if (!read_number(part, range, out->emplace_back())) return false;
-    }
-    return true;
-  }
-  bool operator()(LogLevel* out) const {
-    std::string lower(value);
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-    const auto* found = std::find(std::begin(kLogLevels), std::end(kLogLevels), lower);
-    *out = found == std::end(kLogLevels) ? LogLevel::warning : static_cast<LogLevel>(found - std::begin(kLogLevels));
-    return true;
-  }
-};
-
-// The values that a slot takes, for people.
-struct RangeText {
-  const Range& range;
-
-  template <class Number>
-  std::string operator()(Number*) const {
-    return text_of(range);
-  }
-  std::string operator()(bool*) const { return "0 or 1"; }
-  std::string operator()(std::optional<bool>*) const { return "0 or 1"; }
-  std::string operator()(Negated) const { return "0 or 1"; }
-  std::string operator()(Strict) const { return "0 or 1"; }
-  std::string operator()(std::string*) const { return "text"; }
-  std::string operator()(HexKey) const { return "an even number of hexadecimal digits"; }
-  std::string operator()(Names) const { return "names separated by commas"; }
-  std::string operator()(std::vector<std::string>*) const { return "paths separated by colons"; }
-  std::string operator()(std::vector<int32_t>*) const { return text_of(range) + ", separated by commas"; }
-  std::string operator()(LogLevel*) const { return joined(kLogLevels, ", "); }
-};
-
-// What a slot of a default Config holds; empty: unset.
-struct DefaultText {
-  template <class Number>
-  std::string operator()(Number* value) const {
-    return fmt::format("{}", *value);
-  }
-  template <class Number>
-  std::string operator()(std::optional<Number>* value) const {
-    return fmt::format("{}", value->value());
-  }
-  std::string operator()(bool* value) const { return *value ? "1" : "0"; }
-  std::string operator()(std::optional<bool>*) const { return ""; }
-  std::string operator()(Negated value) const { return *value.flag ? "0" : "1"; }
-  std::string operator()(Strict value) const { return *value.flag ? "1" : "0"; }
-  std::string operator()(std::string* value) const { return *value; }
-  std::string operator()(HexKey value) const { return *value.digits; }
-  std::string operator()(Names value) const { return joined(*value.names, ","); }
-  std::string operator()(std::vector<std::string>* value) const { return joined(*value, ":"); }
-  std::string operator()(std::vector<int32_t>* value) const { return joined(*value, ","); }
-  std::string operator()(LogLevel* value) const { return std::string(kLogLevels[static_cast<size_t>(*value)]); }
-};
-
 Config default_config() {
   Config config;
   config.fusion_threshold = Tuning{}.fusion_threshold;
@@ -324,7 +160,7 @@ Config default_config() {
 
 Status bad_value(const Knob& knob, const char* value, Config& config) {
   Slot slot = knob.slot(config);
-  std::string allowed = std::visit(RangeText{knob.range}, slot);
+  std::string allowed = allowed_text(slot, knob.range);
   if (std::holds_alternative<HexKey>(slot)) {  // a key is never shown
     return {Code::invalid_argument, fmt::format("{} must be {}", knob.name, allowed)};
   }
@@ -376,7 +212,7 @@ Result<Config> parse_config(const std::function<const char*(const char* name)>& 
   for (const Knob& knob : kKnobs) {
     const char* value = lookup(knob.name);
     if (value == nullptr || *value == '\0') continue;  // `NAME= command` unsets in a shell's eyes
-    if (!std::visit(Reader{value, knob.range}, knob.slot(config))) return bad_value(knob, value, config);
+    if (!read_value(knob.slot(config), value, knob.range)) return bad_value(knob, value, config);
   }
   if (Status status = place_by_scheduler(lookup, config); !status.ok()) return status;
   if (Status status = check_together(config); !status.ok()) return status;
@@ -393,8 +229,8 @@ std::string knobs_json() {
   for (const Knob& knob : kKnobs) {
     Slot slot = knob.slot(defaults);
     knobs.push_back({{"name", knob.name},
-                     {"default", std::visit(DefaultText{}, slot)},
-                     {"range", std::visit(RangeText{knob.range}, slot)},
+                     {"default", value_text(slot)},
+                     {"range", allowed_text(slot, knob.range)},
                      {"text", knob.text}});
   }
   return knobs.dump(1);

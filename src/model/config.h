@@ -25,6 +25,11 @@ struct Config {
   std::string secret_key;     // hex; the job's key
   double start_timeout = 30;  // seconds to form the world
 
+  // Elastic jobs.
+  bool elastic = false;          // the launcher says, for every world anew, what this process's place is
+  int32_t worker_id = -1;        // this process, as long as it lives; the launcher sets it
+  double elastic_timeout = 600;  // seconds to wait for a place
+
   // Connections between hosts.
   bool tls = false;
   std::string tls_identity;                     // hex; the job's certificate and its private key

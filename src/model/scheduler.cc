@@ -1,7 +1,6 @@
 #include "model/scheduler.h"
 
 #include <fmt/core.h>
-#include <limits.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,7 +11,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/host_name.h"
 #include "base/nodelist.h"
+#include "base/number.h"
 
 namespace hvd {
 namespace {
@@ -36,8 +37,8 @@ class Environment {
 
   Status read(const char* name, int32_t& number) const {
     std::string value = text(name);
-    auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    if (!value.empty() && error == std::errc{} && end == value.data() + value.size() && number >= 0) return {};
+    number = read_number<int32_t>(value).value_or(-1);
+    if (number >= 0) return {};
     return bad(value.empty() ? fmt::format("{} is not set, but other variables of its kind are", name)
                              : fmt::format("{}={} is not a number", name, value));
   }
@@ -45,11 +46,6 @@ class Environment {
  private:
   const std::function<const char*(const char* name)>& lookup_;
 };
-
-std::string host_name() {
-  std::array<char, HOST_NAME_MAX + 1> buffer{};
-  return ::gethostname(buffer.data(), buffer.size() - 1) == 0 && buffer[0] != '\0' ? buffer.data() : "localhost";
-}
 
 // Ranks that are consecutive on each host, as many on each: all that can be known without asking the others. Another
 // order is noticed by some rank, here.
@@ -194,7 +190,9 @@ Status place_by_scheduler(const std::function<const char*(const char* name)>& lo
   }
   if (place == nullptr) return {};
   if (Status status = place(environment, config); !status.ok()) return status;
-  if (config.size > 1 && !environment.has("HOROVOD_HOSTNAME")) config.hostname = host_name();
+  if (config.size > 1 && !environment.has("HOROVOD_HOSTNAME")) {
+    if (std::string name = host_name(); !name.empty()) config.hostname = name;
+  }
   return {};
 }
 

@@ -28,6 +28,7 @@ class Coordinator::State final : public IntakeListener {
 
   Status receive(Rank rank, ByteView message, TimePoint now);
   bool decide(TimePoint now, Bytes& out);
+  void finish_offered(TimePoint now);
   TimePoint next_deadline() const;
   void tune(const Tuning& tuning) { next_tuning_ = tuning; }
 
@@ -38,6 +39,9 @@ class Coordinator::State final : public IntakeListener {
   void on_shutdown(Rank rank, std::string_view reason) override;
   void on_acknowledged(uint64_t before, uint64_t now) override;
   void note(const Arrival& arrival, int32_t process_set);
+  bool carries() const { return settings_.carried != nullptr && settings_.collective_timeout <= Duration{}; }
+  bool take_carried(CachedPlan& plan, Arrival& arrival, ByteView data, TimePoint now);
+  void finish_carried(CachedPlan& plan, ByteView theirs, TimePoint now);
 
   TimePoint plans_due() const;
   TimePoint timeout_due() const;
@@ -58,6 +62,8 @@ class Coordinator::State final : public IntakeListener {
   PlanCache cache_;
   PlanWriter writer_;
   LastSeen activity_;
+  Bytes offers_;                   // what the next message begins with: its number, and they
+  std::vector<CachedPlan*> both_;  // carried by both, and to be finished once they are offered
   std::optional<TimePoint> last_report_;
   std::optional<ShutdownNotice> shutdown_;
   bool stopped_ = false;  // the shutdown notice has been sent
@@ -78,6 +84,11 @@ Status Coordinator::State::on_cached(Arrival&& arrival, uint64_t position, TimeP
   arrival.request = plan->request;
   arrival.devices = plan->devices;
   note(arrival, plan->entry->key.process_set);
+  ByteView data = std::exchange(arrival.data, {});
+  if (!data.empty()) {
+    if (data.size() != bytes_of(*plan->request)) return broken(arrival.rank, "it carried what is not the tensor");
+    if (take_carried(*plan, arrival, data, now)) return {};
+  }
   return readiness_.submit(*plan->entry, std::move(arrival), position, now);
 }
 
@@ -121,6 +132,55 @@ void Coordinator::State::note(const Arrival& arrival, int32_t process_set) {
   }
 }
 
+// ---- carrying: what follows makes true what carried.h promises ----
+
+// False: the arrival is still to be submitted, as the first of the entry or like one that is not carried.
+bool Coordinator::State::take_carried(CachedPlan& plan, Arrival& arrival, ByteView data, TimePoint now) {
+  Entry& entry = *plan.entry;
+  bool is_first = entry.state == Entry::State::idle;
+  bool is_second = entry.state == Entry::State::collecting && entry.arrivals.size() == 1 &&
+                   entry.arrivals.front().child != arrival.child;
+  if (is_second && entry.carried == Entry::Carried::by_root && entry.cached == &plan) {
+    readiness_.settle_carried(entry, std::move(arrival));
+    finish_carried(plan, data, now);
+    return true;
+  }
+  bool is_usual = carries() && can_be_carried(*plan.request) && entry.cached == &plan && entry.failed_in == 0 &&
+                  entry.owing.empty() && readiness_.joined().empty();
+  if (!is_usual) return false;
+  if (arrival.rank != Rank{0}) {
+    if (!is_first) return false;
+    entry.carried = Entry::Carried::by_other;
+    entry.carried_data.assign(data.begin(), data.end());
+    return false;
+  }
+  if (!is_first && !(is_second && entry.carried == Entry::Carried::by_other)) return false;
+  Encoder encoder(offers_);
+  if (offers_.empty()) encoder.varint(intake_.acknowledgements().last_number() + 1);
+  write_offer(encoder, {.id = plan.id, .data = data});
+  if (is_first) {
+    entry.carried = Entry::Carried::by_root;
+    return false;
+  }
+  readiness_.settle_carried(entry, std::move(arrival));
+  both_.push_back(&plan);
+  return true;
+}
+
+void Coordinator::State::finish_carried(CachedPlan& plan, ByteView theirs, TimePoint now) {
+  cache_.use(plan);
+  activity_.finished(kWorldSet, plan.request, now);
+  readiness_.table().reset(*plan.entry);
+  settings_.carried->on_carried(*plan.request, theirs);
+}
+
+void Coordinator::State::finish_offered(TimePoint now) {
+  for (CachedPlan* plan : both_) finish_carried(*plan, plan->entry->carried_data, now);
+  both_.clear();
+}
+
+// ---- decisions ----
+
 bool Coordinator::State::decide(TimePoint now, Bytes& out) {
   if (stopped_) return false;
   fail_overdue(now);
@@ -128,11 +188,17 @@ bool Coordinator::State::decide(TimePoint now, Bytes& out) {
   readiness_.end_cycle();
   if (next_tuning_ == tuning_) next_tuning_.reset();
   bool plans = now >= plans_due();
-  if (!plans && !next_tuning_ && report.empty() && !shutdown_) return false;
+  if (!plans && !next_tuning_ && report.empty() && !shutdown_ && offers_.empty()) return false;
 
   Encoder encoder(out);
   uint64_t message = intake_.acknowledgements().next_number();
-  encoder.varint(message);
+  if (offers_.empty()) {
+    encoder.varint(message);
+  } else if (out.empty()) {
+    out.swap(offers_);  // they may be large
+  } else {
+    encoder.bytes(std::exchange(offers_, {}));
+  }
   if (next_tuning_) {
     tuning_ = *std::exchange(next_tuning_, std::nullopt);
     write_tuning(encoder, tuning_);
@@ -230,6 +296,7 @@ Coordinator::~Coordinator() = default;
 
 Status Coordinator::receive(Rank rank, ByteView message, TimePoint now) { return state_->receive(rank, message, now); }
 bool Coordinator::decide(TimePoint now, Bytes& out) { return state_->decide(now, out); }
+void Coordinator::finish_offered(TimePoint now) { state_->finish_offered(now); }
 TimePoint Coordinator::next_deadline() const { return state_->next_deadline(); }
 void Coordinator::tune(const Tuning& tuning) { state_->tune(tuning); }
 

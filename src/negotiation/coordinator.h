@@ -14,6 +14,7 @@
 #include "base/wire.h"
 #include "model/plan.h"
 #include "model/request.h"
+#include "negotiation/carried.h"
 
 namespace hvd {
 
@@ -26,6 +27,7 @@ struct CoordinatorSettings {
   Duration stall_shutdown{};            // 0: never
   Duration collective_timeout{};        // 0: none; older requests fail on all ranks, naming who is missing
   std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)", for reports
+  CarriedListener* carried = nullptr;   // hears what the root carried (carried.h); null: nothing is. Outlives this
 };
 
 // Sees what happens during negotiation; the timeline of the root is one.
@@ -53,6 +55,9 @@ class Coordinator {
 
   // Appends the next message for all ranks to `out` and returns true, or returns false if there is nothing to say yet.
   bool decide(TimePoint now, Bytes& out);
+
+  // Once that message has been sent: finishes what the root carried after the other rank had.
+  void finish_offered(TimePoint now);
 
   // When decide() must run again although nothing arrives (stall check, time-out, linger); kNever if it need not.
   TimePoint next_deadline() const;

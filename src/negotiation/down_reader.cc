@@ -28,6 +28,7 @@ void DownReader::read_item(Decoder& in, uint64_t number, DownListener& listener)
         listener.on_evicted(found->second, id);
       }
       return;
+    case DownTag::offer: in.fail(); return;  // nothing is carried in worlds of so many ranks
     case DownTag::tuning: read_tuning(in); return;
     case DownTag::stall: read_stall(in); return;
     case DownTag::shutdown:

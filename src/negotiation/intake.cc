@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "negotiation/carried.h"
+
 namespace hvd {
 namespace {
 
@@ -48,6 +50,10 @@ Status Intake::take(Rank rank, Child child, TimePoint now, IntakeListener& liste
     case UpTag::acknowledge: return acknowledge(child, item_.value, listener);
     case UpTag::cached:
       return listener.on_cached({.rank = rank, .child = child, .id = item_.value, .since = now}, position, now);
+    case UpTag::carried:
+      if (world_size_ != kRanksThatCarry) return broken(rank, "nothing is carried in a world of so many ranks");
+      return listener.on_cached({.rank = rank, .child = child, .id = item_.value, .since = now, .data = item_.data},
+                                position, now);
     case UpTag::full: {
       AgreedRequest request = shared(std::move(item_.request));
       if (request->kind == Kind::join) {

@@ -6,22 +6,22 @@
 
 namespace hvd {
 
-CacheId KnownPlans::find(const Request& request) const {
+KnownPlan* KnownPlans::find(const Request& request) {
   auto found = by_name_.find(NameView{gathering_set(request), request.name});
-  if (found == by_name_.end()) return 0;
-  const Known& known = found->second;
-  return known.device == request.device && same_signature(*known.request, request) ? known.id : 0;
+  if (found == by_name_.end()) return nullptr;
+  KnownPlan& known = found->second;
+  return known.device == request.device && same_signature(*known.request, request) ? &known : nullptr;
 }
 
-const AgreedRequest* KnownPlans::find(CacheId id) const {
+KnownPlan* KnownPlans::find(CacheId id) {
   auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : &found->second->request;
+  return found == by_id_.end() ? nullptr : found->second;
 }
 
 void KnownPlans::add(CacheId id, AgreedRequest request, std::optional<Device> device) {
   NameKey key({gathering_set(*request), request->name});
   auto [place, is_new] = by_name_.try_emplace(std::move(key));
-  Known& known = place->second;
+  KnownPlan& known = place->second;
   if (!is_new) by_id_.erase(known.id);
   known = {.id = id, .request = std::move(request), .device = device};
   by_id_.emplace(id, &known);

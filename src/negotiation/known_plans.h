@@ -11,24 +11,29 @@
 
 namespace hvd {
 
+struct KnownPlan {
+  CacheId id = 0;
+  AgreedRequest request;
+  std::optional<Device> device;
+  // See carried.h. Neither is true when a plan of it, or an error, has come.
+  bool is_carried = false;  // by this rank
+  bool is_offered = false;  // by the root, and this rank has not carried it yet
+  Bytes offer;
+};
+
 class KnownPlans {
  public:
-  // 0: not known, or not with this signature.
-  CacheId find(const Request& request) const;
+  // Null: not known, or not with this signature.
+  KnownPlan* find(const Request& request);
   // Null: no such id.
-  const AgreedRequest* find(CacheId id) const;
+  KnownPlan* find(CacheId id);
   // `device` is what this rank announced; nothing if it announced nothing.
   void add(CacheId id, AgreedRequest request, std::optional<Device> device);
   bool erase(CacheId id);
 
  private:
-  struct Known {
-    CacheId id = 0;
-    AgreedRequest request;
-    std::optional<Device> device;
-  };
-  NameMap<Known> by_name_;
-  std::unordered_map<CacheId, Known*> by_id_;
+  NameMap<KnownPlan> by_name_;
+  std::unordered_map<CacheId, KnownPlan*> by_id_;
 };
 
 }  // namespace hvd

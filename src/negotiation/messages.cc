@@ -84,6 +84,11 @@ void write_up_tag(Encoder& out, UpTag tag, uint64_t value) { out.varint(value <<
 
 void write_acknowledge(Encoder& out, uint64_t count) { write_up_tag(out, UpTag::acknowledge, count); }
 void write_cached(Encoder& out, CacheId id) { write_up_tag(out, UpTag::cached, id); }
+void write_carried(Encoder& out, CacheId id, ByteView data) {
+  write_up_tag(out, UpTag::shutdown, id);
+  out.varint(data.size());
+  out.bytes(data);
+}
 void write_full(Encoder& out, const Request& request) {
   write_up_tag(out, UpTag::full, 0);
   write_request(out, request);
@@ -97,19 +102,21 @@ void read_up_item(Decoder& in, UpItem& item) {
   uint64_t word = in.varint();
   item.tag = static_cast<UpTag>(word & 3);
   item.value = word >> 2;
+  if (item.tag == UpTag::shutdown && item.value != 0) item.tag = UpTag::carried;
   switch (item.tag) {
     case UpTag::cached:
     case UpTag::acknowledge:
       if (item.value == 0) in.fail();
       break;
+    case UpTag::carried:
+      item.data = in.bytes(in.varint());
+      if (item.data.empty()) in.fail();
+      break;
     case UpTag::full:
       if (item.value != 0) in.fail();
       item.request = read_request(in);
       break;
-    case UpTag::shutdown:
-      if (item.value != 0) in.fail();
-      item.reason = in.text();
-      break;
+    case UpTag::shutdown: item.reason = in.text(); break;
   }
 }
 
@@ -140,6 +147,19 @@ TensorHead read_tensor_head(Decoder& in) {
   uint64_t word = in.varint();
   if (word == 0) in.fail();  // neither an id nor a request
   return {.id = word >> 1, .with_request = (word & 1) != 0};
+}
+
+void write_offer(Encoder& out, const Offer& offer) {
+  out.u8(static_cast<uint8_t>(DownTag::offer));
+  out.varint(offer.id);
+  out.varint(offer.data.size());
+  out.bytes(offer.data);
+}
+
+Offer read_offer(Decoder& in) {
+  Offer offer{.id = in.varint(), .data = {}};
+  offer.data = in.bytes(in.varint());
+  return offer;
 }
 
 void write_evicted(Encoder& out, std::span<const CacheId> ids) {

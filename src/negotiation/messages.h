@@ -2,9 +2,11 @@
 // Up, from a rank's Negotiator to the Coordinator, any number of items per message:
 //   acknowledge n   the rank has processed n more down messages; everything after it was written knowing them
 //   cached id       a request that was agreed before
+//   carried id data the same, and the rank's tensor: see carried.h
 //   full request
 //   shutdown reason
 // Down, from the Coordinator to every rank alike: the message's number, then items that are processed in order:
+//   offer id data   the root carries this: see carried.h
 //   plan            per tensor a cache id, the whole request, or both (from now on this id means this request)
 //   evicted ids     forget them
 //   tuning, stall report, shutdown notice
@@ -45,23 +47,26 @@ inline int32_t gathering_set(const Request& request) {
 void write_request(Encoder& out, const Request& request);
 Request read_request(Decoder& in);
 
-enum class UpTag : uint8_t { cached, full, acknowledge, shutdown };
+// Two bits of the first word, whose rest is the value. A carried id is written as a shutdown, which has no value.
+enum class UpTag : uint8_t { cached, full, acknowledge, shutdown, carried };
 
 struct UpItem {
   UpTag tag = UpTag::cached;
-  uint64_t value = 0;  // cached: the id; acknowledge: how many
+  uint64_t value = 0;  // cached, carried: the id; acknowledge: how many
   Request request;     // full
   std::string_view reason;
+  ByteView data;  // carried
 };
 
 void write_acknowledge(Encoder& out, uint64_t count);
 void write_cached(Encoder& out, CacheId id);
+void write_carried(Encoder& out, CacheId id, ByteView data);
 void write_full(Encoder& out, const Request& request);
 void write_up_shutdown(Encoder& out, std::string_view reason);
 void read_up_item(Decoder& in, UpItem& item);  // sets only what the tag says
 
-enum class DownTag : uint8_t { plan, evicted, tuning, stall, shutdown };
-inline constexpr DownTag kLastDownTag = DownTag::shutdown;
+enum class DownTag : uint8_t { plan, evicted, tuning, stall, shutdown, offer };
+inline constexpr DownTag kLastDownTag = DownTag::offer;
 
 // Follows DownTag::plan; then come `tensors` items of write_tensor().
 struct PlanHead {
@@ -80,6 +85,13 @@ struct TensorHead {
   bool with_request = false;  // a request follows
 };
 TensorHead read_tensor_head(Decoder& in);
+
+struct Offer {
+  CacheId id = 0;
+  ByteView data;
+};
+void write_offer(Encoder& out, const Offer& offer);
+Offer read_offer(Decoder& in);
 
 void write_evicted(Encoder& out, std::span<const CacheId> ids);
 std::vector<CacheId> read_evicted(Decoder& in);

@@ -11,12 +11,13 @@
 namespace hvd {
 class Negotiator::State {
  public:
-  explicit State(int32_t world_size) : world_size_(world_size) {}
+  State(int32_t world_size, CarriedListener* carried) : world_size_(world_size), carried_(carried) {}
 
-  void announce(const Request& request);
+  void announce(const Request& request, ByteView data);
   void announce_shutdown(const std::string& reason);
   ByteView outgoing() const { return outgoing_; }
   void clear_outgoing() { outgoing_.clear(); }
+  void finish_offered();
   Status receive(ByteView message, std::vector<Decision>& out);
 
  private:
@@ -25,16 +26,20 @@ class Negotiator::State {
   void read_plan(Decoder& in, std::vector<Decision>& out);
   AgreedRequest read_tensor(Decoder& in);
   std::optional<Device> announced_device(const Request& request);
+  void take_offer(Decoder& in);
+  void carry(KnownPlan& known, ByteView data);
   void forget(Decoder& in);
 
   int32_t world_size_;
+  CarriedListener* carried_;
   KnownPlans known_;
   bool use_cache_ = true;
   CacheId last_id_ = 0;
-  uint64_t processed_ = 0;       // number of the last message read
-  uint64_t unacknowledged_ = 0;  // of those, how many `outgoing_` has not acknowledged yet
-  size_t remembered_ = 0;        // evictions and errors in them, see kMaxRemembered
-  NameMap<Device> devices_;      // accelerators of the requests under way in full; the host needs no memory
+  uint64_t processed_ = 0;        // number of the last message read
+  uint64_t unacknowledged_ = 0;   // of those, how many `outgoing_` has not acknowledged yet
+  size_t remembered_ = 0;         // evictions and errors in them, see kMaxRemembered
+  NameMap<Device> devices_;       // accelerators of the requests under way in full; the host needs no memory
+  std::vector<CacheId> offered_;  // carried by both, and to be finished
   Bytes outgoing_;
 };
 
@@ -46,10 +51,12 @@ void Negotiator::State::acknowledge() {
   remembered_ = 0;
 }
 
-void Negotiator::State::announce(const Request& request) {
+void Negotiator::State::announce(const Request& request, ByteView data) {
   acknowledge();
   Encoder encoder(outgoing_);
-  if (CacheId id = use_cache_ ? known_.find(request) : 0) return write_cached(encoder, id);
+  if (KnownPlan* known = use_cache_ ? known_.find(request) : nullptr) {
+    return data.empty() ? write_cached(encoder, known->id) : carry(*known, data);
+  }
   write_full(encoder, request);
   if (request.device != kHost) {
     devices_.insert_or_assign(NameKey({gathering_set(request), request.name}), request.device);
@@ -61,6 +68,46 @@ void Negotiator::State::announce_shutdown(const std::string& reason) {
   Encoder encoder(outgoing_);
   write_up_shutdown(encoder, reason);
 }
+
+// ---- carrying ----
+
+void Negotiator::State::carry(KnownPlan& known, ByteView data) {
+  Encoder encoder(outgoing_);
+  write_carried(encoder, known.id, data);
+  if (known.is_offered) {
+    offered_.push_back(known.id);
+  } else {
+    known.is_carried = true;
+  }
+}
+
+void Negotiator::State::finish_offered() {
+  for (CacheId id : offered_) {
+    KnownPlan* known = known_.find(id);
+    if (known != nullptr && std::exchange(known->is_offered, false)) {
+      carried_->on_carried(*known->request, known->offer);
+    }
+  }
+  offered_.clear();
+}
+
+void Negotiator::State::take_offer(Decoder& in) {
+  Offer offer = read_offer(in);
+  if (!in.ok() || carried_ == nullptr) return;
+  KnownPlan* known = known_.find(offer.id);
+  bool is_possible = known != nullptr && can_be_carried(*known->request) && !known->is_offered &&
+                     offer.data.size() == bytes_of(*known->request);
+  if (!is_possible) {
+    in.fail();
+  } else if (std::exchange(known->is_carried, false)) {
+    carried_->on_carried(*known->request, offer.data);
+  } else {
+    known->offer.assign(offer.data.begin(), offer.data.end());
+    known->is_offered = true;
+  }
+}
+
+// ---- decisions ----
 
 Status Negotiator::State::receive(ByteView message, std::vector<Decision>& out) {
   Decoder in(message);
@@ -77,6 +124,7 @@ void Negotiator::State::read_item(Decoder& in, std::vector<Decision>& out) {
   switch (in.one_of(kLastDownTag)) {
     case DownTag::plan: return read_plan(in, out);
     case DownTag::evicted: return forget(in);
+    case DownTag::offer: return take_offer(in);
     case DownTag::tuning: {
       Tuning tuning = read_tuning(in);
       if (!in.ok()) return;
@@ -118,9 +166,13 @@ AgreedRequest Negotiator::State::read_tensor(Decoder& in) {
   TensorHead head = read_tensor_head(in);
   if (!in.ok()) return nullptr;
   if (!head.with_request) {
-    const AgreedRequest* known = known_.find(head.id);
-    if (known == nullptr) in.fail();
-    return known != nullptr ? *known : nullptr;
+    KnownPlan* known = known_.find(head.id);
+    if (known == nullptr) {
+      in.fail();
+      return nullptr;
+    }
+    known->is_carried = known->is_offered = false;
+    return known->request;
   }
   auto request = std::make_shared<const Request>(read_request(in));
   if (head.id != 0 && head.id <= last_id_) in.fail();
@@ -150,13 +202,15 @@ void Negotiator::State::forget(Decoder& in) {
   }
 }
 
-Negotiator::Negotiator(int32_t world_size) : state_(std::make_unique<State>(world_size)) {}
+Negotiator::Negotiator(int32_t world_size, CarriedListener* carried)
+    : state_(std::make_unique<State>(world_size, carried)) {}
 Negotiator::~Negotiator() = default;
 
-void Negotiator::announce(const Request& request) { state_->announce(request); }
+void Negotiator::announce(const Request& request, ByteView data) { state_->announce(request, data); }
 void Negotiator::announce_shutdown(const std::string& reason) { state_->announce_shutdown(reason); }
 ByteView Negotiator::outgoing() const { return state_->outgoing(); }
 void Negotiator::clear_outgoing() { state_->clear_outgoing(); }
+void Negotiator::finish_offered() { state_->finish_offered(); }
 Status Negotiator::receive(ByteView message, std::vector<Decision>& out) { return state_->receive(message, out); }
 
 }  // namespace hvd

@@ -11,22 +11,28 @@
 #include "base/wire.h"
 #include "model/plan.h"
 #include "model/request.h"
+#include "negotiation/carried.h"
 
 namespace hvd {
 
 class Negotiator {
  public:
-  explicit Negotiator(int32_t world_size);
+  // `carried` hears what was carried (carried.h); null at the root, where the Coordinator tells it, and where nothing
+  // is carried. It must outlive this.
+  explicit Negotiator(int32_t world_size, CarriedListener* carried = nullptr);
   ~Negotiator();
 
-  // Queues a request of this rank. The name must not be in flight in its process set.
-  void announce(const Request& request);
+  // Queues a request of this rank. The name must not be in flight in its process set. `data`: its tensor, if that shall
+  // be carried; it is copied.
+  void announce(const Request& request, ByteView data = {});
   // Queues the wish to end communication on all ranks.
   void announce_shutdown(const std::string& reason);
 
   // The queued message, empty if there is none; clear_outgoing() once it has been handed to the transport.
   ByteView outgoing() const;
   void clear_outgoing();
+  // Then: finishes what was announced after the root had offered it.
+  void finish_offered();
 
   // Reads one message of the coordinator and appends its decisions to `out`. Not ok: not a message of a coordinator.
   Status receive(ByteView message, std::vector<Decision>& out);

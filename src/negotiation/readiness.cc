@@ -162,6 +162,12 @@ int32_t Readiness::change_sets(const Request& request, TimePoint now) {
   return -1;
 }
 
+void Readiness::settle_carried(Entry& entry, Arrival&& arrival) {
+  record(entry, std::move(arrival));
+  table().settle(entry, Entry::State::ready);
+  if (auto* watching = observer()) watching->on_agreed(*entry.arrivals.front().request);
+}
+
 void Readiness::fail(Entry& entry, Status error, TimePoint now) {
   for (int32_t rank : missing_ranks(entry, joined())) entry.owing.insert(Rank{rank});
   entry.owed = error;

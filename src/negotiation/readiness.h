@@ -39,6 +39,9 @@ class Readiness {
   // Gives the open entry up: ranks that have not submitted it yet will get the same error.
   void fail(Entry& entry, Status error, TimePoint now);
 
+  // With this arrival both ranks have carried it (carried.h): no plan follows.
+  void settle_carried(Entry& entry, Arrival&& arrival);
+
   // In the order in which things became ready.
   const std::vector<Ready>& ready() const { return ready_; }
   TimePoint ready_since() const { return ready_since_; }

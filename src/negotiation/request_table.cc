@@ -85,6 +85,7 @@ void RequestTable::reset(Entry& entry) {
   entry.arrivals.clear();
   entry.submitted.clear();
   entry.groups.clear();
+  entry.carried = Entry::Carried::none;
   entry.passed_on = 0;
   entry.at_once = false;
 }

@@ -50,6 +50,7 @@ struct Arrival {
   Device device = kHost;  // where the tensor is, on one rank
   DeviceMap devices;      // not null: on several
   TimePoint since;
+  ByteView data;  // not empty: carried (carried.h); valid while its message is read
 
   bool speaks_for(Rank other, const Subtrees& tree) const {
     if (some != nullptr) return std::binary_search(some->begin(), some->end(), index_of(other));
@@ -84,6 +85,15 @@ struct Entry {
   Entry* older = nullptr;      // neighbours among the listed entries
   Entry* newer = nullptr;
   bool is_listed = false;
+
+  // Only in a Coordinator of two ranks, see carried.h.
+  enum class Carried : uint8_t {
+    none,      // nobody carries it, or not in time
+    by_root,   // and it was offered
+    by_other,  // and its data are kept
+  };
+  Carried carried = Carried::none;
+  Bytes carried_data;
 
   CachedPlan* cached = nullptr;  // the live cache entry of this name
   int32_t evicted_plans = 0;     // cache entries of this name that ranks may still refer to

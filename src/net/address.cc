@@ -6,8 +6,9 @@
 #include <netdb.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+
+#include "base/number.h"
 
 namespace hvd {
 namespace {
@@ -23,15 +24,8 @@ Status not_an_address(std::string_view text) {
   return {Code::invalid_argument, fmt::format("'{}' is not an IP address", text)};
 }
 
-bool read_port(std::string_view text, uint16_t& port) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
 uint32_t scope_of(std::string_view text) {
-  uint32_t index = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
-  if (error == std::errc{} && end == text.data() + text.size()) return index;
+  if (auto index = read_number<uint32_t>(text)) return *index;
   return ::if_nametoindex(std::string(text).c_str());
 }
 
@@ -114,9 +108,11 @@ Result<IpAddress> parse_ip(std::string_view text) {
 Result<SocketAddress> parse_socket_address(std::string_view text) {
   size_t colon = text.rfind(':');
   SocketAddress address;
-  if (colon == std::string_view::npos || !read_port(text.substr(colon + 1), address.port)) {
+  auto port = read_number<uint16_t>(colon == std::string_view::npos ? "" : text.substr(colon + 1));
+  if (!port) {
     return Status(Code::invalid_argument, fmt::format("'{}' does not end with a port (10.0.0.2:4711)", text));
   }
+  address.port = *port;
   std::string_view host = text.substr(0, colon);
   bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);

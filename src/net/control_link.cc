@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/round_up.h"
+
 namespace hvd {
 namespace {
 
@@ -34,6 +36,7 @@ void ControlLink::append(Kind kind, ByteView body) {
   for (int shift = 0; shift < 32; shift += 8) outgoing_.push_back(static_cast<std::byte>(length >> shift));
   outgoing_.push_back(static_cast<std::byte>(kind));
   outgoing_.insert(outgoing_.end(), body.begin(), body.end());
+  outgoing_.resize(round_up(outgoing_.size(), kSendUnit));
   spoke_ = true;
   write();
 }
@@ -88,9 +91,10 @@ bool ControlLink::next_frame(size_t& at, Frame& frame) {
     end("it sent what no rank sends");
     return false;
   }
-  if (bytes.size() < kHead + length) return false;
+  size_t whole = round_up(kHead + length, kSendUnit);
+  if (bytes.size() < whole) return false;
   frame = {static_cast<Kind>(kind), bytes.subspan(kHead, length)};
-  at += kHead + length;
+  at += whole;
   return true;
 }
 

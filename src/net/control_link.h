@@ -3,7 +3,7 @@
 // then, so that a peer that is silent is lost: its host died, it was stopped, or the network is cut. A link also
 // carries the two last words of a world: a failure to be spread, and a goodbye, after which the end is no failure.
 //
-// A frame is a 32-bit length (little-endian), a kind (1 byte) and the body.
+// A frame is a 32-bit length (little-endian), a kind (1 byte), the body, and zeros up to a whole kSendUnit.
 //
 // Who drives calls progress(now), when the descriptor is readable and when next_deadline() has come; it takes the bytes
 // in, and receive() then gives the messages. Thread rule: one caller at a time.

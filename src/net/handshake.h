@@ -33,9 +33,10 @@ namespace hvd {
 
 inline constexpr uint8_t kProtocolVersion = 1;
 
-enum class Purpose : uint8_t { store, control, data, agent };
+enum class Purpose : uint8_t { store, control, data, agent, elastic };
 
-// Who calls, and what for. Ranks are those of the generation; -1: not a rank (the launcher, a store).
+// Who calls, and what for. Ranks are those of the generation; -1: not a rank (the launcher, a store). Of an elastic
+// connection `from` is the number that the launcher gave the worker.
 struct Identity {
   Purpose purpose = Purpose::store;
   Generation generation{0};

@@ -14,6 +14,12 @@
 
 namespace hvd {
 
+// What is not bulk data (headers, control messages) is sent in whole cache lines. The kernel puts what a thread sends,
+// to whomever, one behind the other into its pages. After a message of a few bytes the copy of a tensor that begins
+// with a page lies those few bytes further in its own page, and there `rep movsb`, with which the kernel copies, is up
+// to 25 times slower (AMD Zen 4, in cache: 46 GB/s with no shift, 1.4 with 1 byte, 3 with 8, 19 with 16, 34 with 64).
+inline constexpr size_t kSendUnit = 64;
+
 class Stream {
  public:
   virtual ~Stream() = default;

@@ -20,13 +20,6 @@ namespace {
 constexpr size_t kLargestWrite = 1 << 30;  // OpenSSL counts in int
 constexpr long kDaysValid = 3650;          // nobody looks: clocks of hosts may differ
 
-template <auto release>
-struct Release {
-  template <class T>
-  void operator()(T* object) const {
-    release(object);
-  }
-};
 using Certificate = std::unique_ptr<X509, Release<::X509_free>>;
 using PrivateKey = std::unique_ptr<EVP_PKEY, Release<::EVP_PKEY_free>>;
 using Context = std::unique_ptr<SSL_CTX, Release<::SSL_CTX_free>>;

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include "base/bell.h"
 #include "base/joined.h"
@@ -93,7 +92,8 @@ void fill_in(HostGroup& group, const World& world, const HostWelcome& welcome) {
 
 class Leader {
  public:
-  Leader(const World& world, uint16_t port, TimePoint deadline) : world_(world), deadline_(deadline) {
+  Leader(const World& world, uint16_t port, TimePoint deadline, int interrupt)
+      : world_(world), deadline_(deadline), interrupt_(interrupt) {
     size_t size = static_cast<size_t>(world.local_size);
     met_.group.bells.resize(size);
     met_.group.sockets.resize(size);
@@ -110,7 +110,7 @@ class Leader {
     met_.group.bells[0] = std::move(*bell);
     if (Status status = listen(); !status.ok()) return status;
     for (missing_ = world_.local_size - 1; missing_ > 0;) {
-      if (!wait_readable(listener_, deadline_)) return give_up();
+      if (!wait_readable(listener_, deadline_, interrupt_)) return give_up();
       if (Status status = let_in(); !status.ok()) return refuse_all(status);
     }
     return welcome_all();
@@ -139,7 +139,7 @@ class Leader {
     }
     Hello hello;
     std::vector<UniqueFd> fds;
-    if (!wait_readable(socket, deadline_) || !receive(socket, hello, fds) || fds.size() != 1) {
+    if (!wait_readable(socket, deadline_, interrupt_) || !receive(socket, hello, fds) || fds.size() != 1) {
       log_warning("ignored a connection that did not introduce itself");
       return {};
     }
@@ -186,6 +186,7 @@ class Leader {
   }
 
   Status give_up() {
+    if (is_readable(interrupt_)) return refuse_all(was_interrupted());
     std::vector<size_t> missing;
     for (size_t local = 1; local < met_.pids.size(); local++) {
       if (met_.pids[local] == 0) missing.push_back(local);
@@ -227,6 +228,7 @@ class Leader {
 
   const World& world_;
   TimePoint deadline_;
+  int interrupt_;
   HostMeeting met_;
   HostWelcome welcome_;
   UniqueFd listener_;
@@ -236,7 +238,7 @@ class Leader {
 // ---- the others ----
 
 // The leader may not listen yet, and nothing tells when it does; looking again soon is a matter of start-up only.
-Result<UniqueFd> connect_to_leader(const World& world, TimePoint deadline) {
+Result<UniqueFd> connect_to_leader(const World& world, TimePoint deadline, int interrupt) {
   socklen_t length = 0;
   sockaddr_un address = address_of(world, length);
   Duration pause = std::chrono::microseconds(200);
@@ -257,13 +259,14 @@ Result<UniqueFd> connect_to_leader(const World& world, TimePoint deadline) {
                                 "{}rank 0 (HOROVOD_START_TIMEOUT)",
                                 world.rank, world.size, world.host, world.local_size == world.size ? "" : "local "));
     }
-    std::this_thread::sleep_for(pause);
+    (void)wait_readable(UniqueFd(), Clock::now() + pause, interrupt);
+    if (is_readable(interrupt)) return was_interrupted();
     pause = std::min<Duration>(pause * 2, std::chrono::milliseconds(10));
   }
 }
 
-Result<HostMeeting> join(const World& world, uint16_t port, TimePoint deadline) {
-  auto socket = connect_to_leader(world, deadline);
+Result<HostMeeting> join(const World& world, uint16_t port, TimePoint deadline, int interrupt) {
+  auto socket = connect_to_leader(world, deadline, interrupt);
   if (!socket.ok()) return socket.status();
   auto bell = create_bell();
   if (!bell.ok()) return bell.status();
@@ -271,7 +274,8 @@ Result<HostMeeting> join(const World& world, uint16_t port, TimePoint deadline) 
   std::vector<UniqueFd> fds;
   int fd = bell->get();
   if (!send_message(*socket, bytes_of(hello_of(world, port)), {&fd, 1}) ||
-      !wait_readable(*socket, deadline + kPatienceForWelcome) || !receive(*socket, welcome, fds)) {
+      !wait_readable(*socket, deadline + kPatienceForWelcome, interrupt) || !receive(*socket, welcome, fds)) {
+    if (is_readable(interrupt)) return was_interrupted();
     return Status(Code::peer_lost, fmt::format("local rank 0 of {} went away before the world formed", world.host));
   }
   if (welcome.accepted == 0) {
@@ -291,13 +295,14 @@ Result<HostMeeting> join(const World& world, uint16_t port, TimePoint deadline) 
 
 }  // namespace
 
-Result<HostMeeting> meet_on_host(const World& world, UniqueFd memory, uint16_t port, TimePoint deadline) {
+Result<HostMeeting> meet_on_host(const World& world, UniqueFd memory, uint16_t port, TimePoint deadline,
+                                 int interrupt) {
   if (world.local_size > kMostRanks) {
     return Status(Code::invalid_argument,
                   fmt::format("{} processes on one host are more than the {} supported", world.local_size, kMostRanks));
   }
-  if (world.local_rank == 0) return Leader(world, port, deadline).meet(std::move(memory));
-  return join(world, port, deadline);
+  if (world.local_rank == 0) return Leader(world, port, deadline, interrupt).meet(std::move(memory));
+  return join(world, port, deadline, interrupt);
 }
 
 }  // namespace hvd

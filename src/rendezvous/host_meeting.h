@@ -18,7 +18,8 @@ struct HostMeeting {
 };
 
 // `memory` is what the leader brings along for all; the others pass none. `port`: where this rank listens for other
-// hosts; 0: the world is this host.
-Result<HostMeeting> meet_on_host(const World& world, UniqueFd memory, uint16_t port, TimePoint deadline);
+// hosts; 0: the world is this host. `interrupt`: a descriptor that ends the meeting when it becomes readable; -1: none.
+Result<HostMeeting> meet_on_host(const World& world, UniqueFd memory, uint16_t port, TimePoint deadline,
+                                 int interrupt = -1);
 
 }  // namespace hvd

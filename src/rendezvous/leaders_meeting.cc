@@ -9,22 +9,17 @@
 #include "model/host_tree.h"
 #include "net/connector.h"
 #include "net/interfaces.h"
+#include "rendezvous/parcel.h"
 #include "rendezvous/report.h"
 
 namespace hvd {
 namespace {
 
-constexpr Duration kSlice = std::chrono::milliseconds(500);    // between looks at the door while the store is asked
-constexpr Duration kPatience = std::chrono::seconds(5);        // who is connected explains itself after its deadline
-constexpr Duration kLastWord = std::chrono::seconds(2);        // to ask the store what became of the missing
-constexpr Duration kNoSilence = std::chrono::hours(24 * 365);  // while the world forms nobody speaks regularly
-
-void wait_for(const std::vector<int>& descriptors, TimePoint until) {
-  std::vector<pollfd> all;
-  all.reserve(descriptors.size());
-  for (int descriptor : descriptors) all.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
-  ::poll(all.data(), all.size(), milliseconds_until(until));
-}
+constexpr Duration kSlice = std::chrono::milliseconds(500);      // between looks at the door while the store is asked
+constexpr Duration kShortSlice = std::chrono::milliseconds(20);  // the same, and for an interrupt
+constexpr Duration kPatience = std::chrono::seconds(5);          // who is connected explains itself after its deadline
+constexpr Duration kLastWord = std::chrono::seconds(2);          // to ask the store what became of the missing
+constexpr Duration kNoSilence = std::chrono::hours(24 * 365);    // while the world forms nobody speaks regularly
 
 std::unique_ptr<ControlLink> make_link(std::unique_ptr<Stream> stream, std::string name) {
   return std::make_unique<ControlLink>(std::move(stream), std::move(name),
@@ -49,14 +44,25 @@ std::string failure_key(Generation generation, int32_t host) {
 }
 
 LeadersMeeting::LeadersMeeting(HostRecord own, Generation generation, Credentials credentials, Store& store,
-                               Acceptor& acceptor, TimePoint deadline)
+                               Acceptor& acceptor, TimePoint deadline, int interrupt)
     : own_(std::move(own)),
       generation_(generation),
       credentials_(std::move(credentials)),
       store_(store),
       acceptor_(acceptor),
       deadline_(deadline),
+      interrupt_(interrupt),
       expected_(place_of_host(own_.index, own_.hosts).children) {}
+
+void LeadersMeeting::wait_for(std::vector<int> descriptors, TimePoint until) const {
+  if (interrupt_ >= 0) descriptors.push_back(interrupt_);
+  std::vector<pollfd> all;
+  all.reserve(descriptors.size());
+  for (int descriptor : descriptors) all.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
+  ::poll(all.data(), all.size(), milliseconds_until(until));
+}
+
+bool LeadersMeeting::is_interrupted() const { return is_readable(interrupt_); }
 
 void LeadersMeeting::connect() {
   Bytes record;
@@ -66,7 +72,7 @@ void LeadersMeeting::connect() {
   if (trouble_.ok() && own_.index > 0) {
     auto parent = find_parent();
     trouble_ = parent.ok() ? connect_to_parent(*parent) : parent.status();
-    if (!trouble_.ok()) {  // the parent cannot hear it from us
+    if (!trouble_.ok() && !is_interrupted()) {  // the parent cannot hear it from us
       Bytes text;
       Encoder(text).text(trouble_.message());
       (void)store_.set(failure_key(generation_, own_.index), text, Clock::now() + kLastWord);
@@ -79,7 +85,8 @@ Result<HostRecord> LeadersMeeting::find_parent() {
   int32_t index = place_of_host(own_.index, own_.hosts).parent;
   for (;;) {
     TimePoint now = Clock::now();
-    auto record = store_.get(host_key(generation_, index), std::min(deadline_, now + kSlice));
+    auto record =
+        store_.get(host_key(generation_, index), std::min(deadline_, now + (interrupt_ < 0 ? kSlice : kShortSlice)));
     if (record.ok()) {
       auto hosts = hosts_in(*record);
       if (!hosts.ok()) return hosts.status();
@@ -87,6 +94,7 @@ Result<HostRecord> LeadersMeeting::find_parent() {
     }
     if (record.status().code() != Code::timed_out) return record.status();
     accept_children();
+    if (is_interrupted()) return was_interrupted();
     if (Clock::now() >= deadline_) return explain_missing(fmt::format("host {} did not come", index));
   }
 }
@@ -116,6 +124,7 @@ Status LeadersMeeting::connect_to_parent(const HostRecord& parent) {
       return {};
     }
     wait_for({acceptor_.descriptor(), (*connector)->descriptor()}, until);
+    if (is_interrupted()) return was_interrupted();
   }
 }
 
@@ -139,6 +148,7 @@ Status LeadersMeeting::await_children() {
   for (accept_children(); !has_all_children(); accept_children()) {
     if (Clock::now() >= deadline_) return explain_missing("not all hosts connected");
     wait_for({acceptor_.descriptor()}, deadline_);
+    if (is_interrupted()) return was_interrupted();
   }
   return {};
 }
@@ -186,6 +196,7 @@ Result<Bytes> LeadersMeeting::await_report(ControlLink& link) {
     ByteView message;
     if (link.receive(message)) return decode_report(message);
     if (!status.ok()) return Status(status.code(), fmt::format("{} before the world formed", status.message()));
+    if (is_interrupted()) return was_interrupted();
     if (Clock::now() >= until) {
       return Status(Code::unknown,
                     fmt::format("{} did not answer while the world formed (HOROVOD_START_TIMEOUT)", link.peer()));

@@ -1,7 +1,8 @@
 // The leaders of a world's hosts meet: each publishes its host's record in the store, connects its control link to its
 // parent in the tree of hosts and accepts its children. Then they agree(): reports climb the tree, the root judges, and
 // the verdict comes down, so that all ranks of a world get the same error.
-// Every wait ends with the start time-out, and the error names who is missing. Thread rule: one thread.
+// Every wait ends with the start time-out, and the error names who is missing; or when `interrupt` becomes readable.
+// Thread rule: one thread.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,7 @@ std::string failure_key(Generation generation, int32_t host);
 class LeadersMeeting {
  public:
   LeadersMeeting(HostRecord own, Generation generation, Credentials credentials, Store& store, Acceptor& acceptor,
-                 TimePoint deadline);
+                 TimePoint deadline, int interrupt = -1);
 
   // Publishes and connects. What fails is remembered and told to whom we are connected to by agree().
   void connect();
@@ -41,6 +42,8 @@ class LeadersMeeting {
   Status connect_to_parent(const HostRecord& parent);
   Status await_children();
   void accept_children();
+  void wait_for(std::vector<int> descriptors, TimePoint until) const;
+  bool is_interrupted() const;
   bool has_all_children() const { return children_.size() == expected_.size(); }
   Status explain_missing(std::string_view what);
   Result<Bytes> await_report(ControlLink& link);
@@ -51,6 +54,7 @@ class LeadersMeeting {
   Store& store_;
   Acceptor& acceptor_;
   TimePoint deadline_;
+  int interrupt_;                  // a descriptor; -1: none
   std::vector<int32_t> expected_;  // children
   std::unique_ptr<ControlLink> parent_;
   std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> children_;  // by index of their host

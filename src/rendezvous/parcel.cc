@@ -21,14 +21,22 @@ int milliseconds_left(TimePoint time) {
 
 }  // namespace
 
-bool wait_readable(const UniqueFd& fd, TimePoint until) {
-  pollfd wanted{.fd = fd.get(), .events = POLLIN, .revents = 0};
+bool wait_readable(const UniqueFd& fd, TimePoint until, int interrupt) {
+  pollfd wanted[] = {{.fd = fd.get(), .events = POLLIN, .revents = 0},
+                     {.fd = interrupt, .events = POLLIN, .revents = 0}};
   int ready = 0;
   do {
-    ready = ::poll(&wanted, 1, milliseconds_left(until));
+    ready = ::poll(wanted, 2, milliseconds_left(until));
   } while (ready < 0 && errno == EINTR);
-  return ready > 0;
+  return ready > 0 && wanted[1].revents == 0;
 }
+
+bool is_readable(int fd) {
+  pollfd wanted{.fd = fd, .events = POLLIN, .revents = 0};
+  return fd >= 0 && ::poll(&wanted, 1, 0) > 0;
+}
+
+Status was_interrupted() { return {Code::aborted, "the world is not wanted any more"}; }
 
 bool send_message(const UniqueFd& socket, ByteView message, std::span<const int> fds) {
   iovec part{.iov_base = const_cast<std::byte*>(message.data()), .iov_len = message.size()};
@@ -82,8 +90,8 @@ Status send_parcel(const UniqueFd& socket, ByteView bytes) {
   return {};
 }
 
-Result<Bytes> receive_parcel(const UniqueFd& socket, TimePoint until) {
-  if (!wait_readable(socket, until)) return Status(Code::timed_out, "nothing came in time");
+Result<Bytes> receive_parcel(const UniqueFd& socket, TimePoint until, int interrupt) {
+  if (!wait_readable(socket, until, interrupt)) return Status(Code::timed_out, "nothing came in time");
   uint32_t magic = 0;
   std::vector<UniqueFd> fds;
   if (!receive_message(socket, std::as_writable_bytes(std::span(&magic, 1)), fds) || magic != kParcel ||

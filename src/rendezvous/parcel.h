@@ -14,14 +14,17 @@ namespace hvd {
 
 inline constexpr size_t kMostDescriptors = 129;  // in one message
 
-bool wait_readable(const UniqueFd& fd, TimePoint until);
+// False: the time is up, or `interrupt` (a descriptor; -1: none) has become readable.
+bool wait_readable(const UniqueFd& fd, TimePoint until, int interrupt = -1);
+bool is_readable(int fd);  // now; -1 never is
+Status was_interrupted();  // what a meeting that was ended this way says
 
 bool send_message(const UniqueFd& socket, ByteView message, std::span<const int> fds);
 // True: a message of exactly this length came.
 bool receive_message(const UniqueFd& socket, std::span<std::byte> message, std::vector<UniqueFd>& fds);
 
 Status send_parcel(const UniqueFd& socket, ByteView bytes);
-Result<Bytes> receive_parcel(const UniqueFd& socket,
-                             TimePoint until);  // timed_out, or peer_lost: the other side is gone
+// timed_out, which an interrupt is too, or peer_lost: the other side is gone.
+Result<Bytes> receive_parcel(const UniqueFd& socket, TimePoint until, int interrupt = -1);
 
 }  // namespace hvd

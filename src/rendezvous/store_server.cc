@@ -20,8 +20,12 @@ constexpr uint64_t kBell = 0, kAcceptor = 1, kFirstClient = 2;
 // All that the thread works on.
 class Service {
  public:
-  Service(Poller poller, std::unique_ptr<Acceptor> acceptor, StoreLimits limits)
-      : poller_(std::move(poller)), acceptor_(std::move(acceptor)), limits_(limits), table_(limits) {}
+  Service(Poller poller, std::unique_ptr<Acceptor> acceptor, StoreLimits limits, StoreServer::TakeWorker take_worker)
+      : poller_(std::move(poller)),
+        acceptor_(std::move(acceptor)),
+        limits_(limits),
+        table_(limits),
+        take_worker_(std::move(take_worker)) {}
 
   void run(const std::stop_token& stop) {
     std::vector<Accepted> accepted;
@@ -46,6 +50,7 @@ class Service {
   };
 
   void welcome(Accepted accepted) {
+    if (accepted.identity.purpose == Purpose::elastic) return take_worker_(std::move(accepted));
     uint64_t id = next_++;
     int descriptor = accepted.stream->descriptor();
     clients_.emplace(id, Client{FramedStream(std::move(accepted.stream), store_frames(limits_)), accepted.from});
@@ -94,6 +99,7 @@ class Service {
   std::unique_ptr<Acceptor> acceptor_;
   StoreLimits limits_;
   StoreTable table_;
+  StoreServer::TakeWorker take_worker_;
   std::map<uint64_t, Client> clients_;
   uint64_t next_ = kFirstClient;
   std::vector<uint64_t> busy_;
@@ -102,9 +108,11 @@ class Service {
 }  // namespace
 
 Result<std::unique_ptr<StoreServer>> StoreServer::create(Listener listener, const Credentials& credentials,
-                                                         StoreLimits limits, AcceptorLimits acceptor_limits) {
-  auto acceptor =
-      Acceptor::create(std::move(listener), credentials, {.purposes = {Purpose::store}}, std::move(acceptor_limits));
+                                                         StoreLimits limits, AcceptorLimits acceptor_limits,
+                                                         TakeWorker take_worker) {
+  Welcome welcome{.purposes = {Purpose::store}};
+  if (take_worker) welcome.purposes.push_back(Purpose::elastic);
+  auto acceptor = Acceptor::create(std::move(listener), credentials, std::move(welcome), std::move(acceptor_limits));
   if (!acceptor.ok()) return acceptor.status();
   auto bell = create_bell();
   if (!bell.ok()) return bell.status();
@@ -113,7 +121,7 @@ Result<std::unique_ptr<StoreServer>> StoreServer::create(Listener listener, cons
   if (Status status = poller->add(bell->get(), kBell); !status.ok()) return status;
   if (Status status = poller->watch_readable((*acceptor)->descriptor(), kAcceptor); !status.ok()) return status;
   std::unique_ptr<StoreServer> server(new StoreServer((*acceptor)->port(), (*acceptor)->endpoints(), std::move(*bell)));
-  auto service = std::make_unique<Service>(std::move(*poller), std::move(*acceptor), limits);
+  auto service = std::make_unique<Service>(std::move(*poller), std::move(*acceptor), limits, std::move(take_worker));
   server->thread_ = std::jthread([service = std::move(service)](const std::stop_token& stop) {
     ::pthread_setname_np(::pthread_self(), "hvd-store");
     try {

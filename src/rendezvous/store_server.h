@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -18,8 +19,11 @@ namespace hvd {
 
 class StoreServer {
  public:
+  // Takes connections of workers of an elastic job, which come to the same port; called by the store's thread.
+  using TakeWorker = std::function<void(Accepted)>;
   static Result<std::unique_ptr<StoreServer>> create(Listener listener, const Credentials& credentials,
-                                                     StoreLimits limits = {}, AcceptorLimits acceptor_limits = {});
+                                                     StoreLimits limits = {}, AcceptorLimits acceptor_limits = {},
+                                                     TakeWorker take_worker = nullptr);
   ~StoreServer();  // clients see the end of their connection
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

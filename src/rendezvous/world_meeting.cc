@@ -26,11 +26,14 @@ constexpr Duration kLastWord = std::chrono::seconds(2);
 
 class WorldMeeting {
  public:
-  WorldMeeting(const World& world, const Config& config)
-      : world_(world), config_(config), deadline_(Clock::now() + seconds(config.start_timeout)) {}
+  WorldMeeting(const World& world, const Config& config, int interrupt)
+      : world_(world),
+        config_(config),
+        interrupt_(interrupt),
+        deadline_(Clock::now() + seconds(config.start_timeout)) {}
 
   Result<WorldGroup> meet_alone(UniqueFd memory) {
-    auto met = meet_on_host(world_, std::move(memory), 0, deadline_);
+    auto met = meet_on_host(world_, std::move(memory), 0, deadline_, interrupt_);
     if (!met.ok()) return met.status();
     group_.host = std::move(met->group);
     group_.host_of_rank.assign(static_cast<size_t>(world_.size), 0);
@@ -43,9 +46,9 @@ class WorldMeeting {
     if (!credentials.ok()) return credentials.status();
     credentials_.emplace(*credentials);
     if (Status status = open_door(); !status.ok()) return status;
-    auto met = meet_on_host(world_, std::move(memory), acceptor_->port(), deadline_);
+    auto met = meet_on_host(world_, std::move(memory), acceptor_->port(), deadline_, interrupt_);
     if (!met.ok()) {
-      if (is_leader()) tell_other_hosts(met.status());
+      if (is_leader() && !is_readable(interrupt_)) tell_other_hosts(met.status());
       return met.status();
     }
     group_.host = std::move(met->group);
@@ -142,7 +145,7 @@ class WorldMeeting {
     Encoder out(record);
     encode(out, {own});
     leaders_ = std::make_unique<LeadersMeeting>(std::move(own), world_.generation, *credentials_, *store_, *acceptor_,
-                                                deadline_);
+                                                deadline_, interrupt_);
     leaders_->connect();
     return leaders_->agree(
         std::move(record), [](Bytes& all, ByteView one) { append_hosts(all, one); },
@@ -171,7 +174,7 @@ class WorldMeeting {
   // ---- between a leader and its host's ranks ----
 
   Result<Bytes> from_leader() {
-    auto parcel = receive_parcel(group_.host.sockets.front(), deadline_ + kPatience);
+    auto parcel = receive_parcel(group_.host.sockets.front(), deadline_ + kPatience, interrupt_);
     if (!parcel.ok()) {
       return Status(Code::peer_lost, fmt::format("local rank 0 of {} went away before the world formed", world_.host));
     }
@@ -196,7 +199,7 @@ class WorldMeeting {
 
   Result<Bytes> confirm(Result<Bytes> mine) {
     for (size_t local = 1; local < group_.host.sockets.size(); local++) {
-      auto parcel = receive_parcel(group_.host.sockets[local], deadline_ + kPatience);
+      auto parcel = receive_parcel(group_.host.sockets[local], deadline_ + kPatience, interrupt_);
       Result<Bytes> theirs = parcel.ok() ? decode_report(*parcel) : Result<Bytes>(gone(local));
       if (mine.ok() && !theirs.ok()) mine = std::move(theirs);
     }
@@ -245,8 +248,10 @@ class WorldMeeting {
     while (group_.dialer->is_busy()) {
       auto opened = group_.dialer->poll(Clock::now());
       if (!opened) {
-        pollfd wanted{.fd = group_.dialer->descriptor(), .events = POLLIN, .revents = 0};
-        ::poll(&wanted, 1, -1);  // the dialer has deadlines of its own
+        pollfd wanted[] = {{.fd = group_.dialer->descriptor(), .events = POLLIN, .revents = 0},
+                           {.fd = interrupt_, .events = POLLIN, .revents = 0}};
+        ::poll(wanted, 2, -1);  // the dialer has deadlines of its own
+        if (wanted[1].revents != 0) return was_interrupted();
         continue;
       }
       if (!opened->stripes.ok()) {
@@ -275,6 +280,7 @@ class WorldMeeting {
 
   const World& world_;
   const Config& config_;
+  int interrupt_;
   TimePoint deadline_;
   std::optional<Credentials> credentials_;
   WorldGroup group_;
@@ -285,8 +291,8 @@ class WorldMeeting {
 
 }  // namespace
 
-Result<WorldGroup> form_world(const World& world, const Config& config, UniqueFd memory) {
-  WorldMeeting meeting(world, config);
+Result<WorldGroup> form_world(const World& world, const Config& config, UniqueFd memory, int interrupt) {
+  WorldMeeting meeting(world, config, interrupt);
   if (world.local_size == world.size) return meeting.meet_alone(std::move(memory));
   return meeting.meet(std::move(memory));
 }

@@ -37,7 +37,8 @@ struct WorldGroup {
 };
 
 // `memory` is what the leader of a host brings along for its ranks; the others pass none.
-Result<WorldGroup> form_world(const World& world, const Config& config, UniqueFd memory);
+// `interrupt`: a descriptor that ends every wait for others when it becomes readable; -1: none.
+Result<WorldGroup> form_world(const World& world, const Config& config, UniqueFd memory, int interrupt = -1);
 
 // The ranks that `rank` exchanges data with in the usual algorithms: those of its place on the next and previous host
 // and on the hosts a power of two away.

@@ -2,18 +2,20 @@
 // how far each stripe has come.
 //
 // The stream is cut into *stretches*, and over how many stripes a stretch goes, its *width*, is up to the sender: byte
-// p of a stretch belongs to stripe (p / segment) % width. The width is told by one byte that goes before the stretch,
+// p of a stretch belongs to stripe (p / segment) % width. The width is told by a header that goes before the stretch,
 // on the first stripe, which takes part in every stretch. Within its stripe the bytes keep their order, so nothing else
 // is needed to know where each belongs. Thread rule: one caller at a time.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
 
+#include "net/stream.h"
 #include "transport/width_choice.h"
 
 namespace hvd {
@@ -26,6 +28,8 @@ struct LaneShape {  // the same on both sides
 template <class Span>
 class Lane {
  public:
+  static constexpr size_t kHeader = kSendUnit;  // bytes, of which the first is the width
+
   // `choice`: of the sender; null: the widths are learned.
   Lane(size_t stripes, LaneShape shape, WidthChoice* choice) : shape_(shape), choice_(choice) { set_stripes(stripes); }
 
@@ -33,7 +37,12 @@ class Lane {
 
   void push(Span bytes) {
     if (bytes.empty()) return;
-    pieces_.push_back({queued_, bytes});
+    // What follows in memory is one piece, so that it can be moved by one call.
+    if (!pieces_.empty() && pieces_.back().bytes.data() + pieces_.back().bytes.size() == bytes.data()) {
+      pieces_.back().bytes = Span(pieces_.back().bytes.data(), pieces_.back().bytes.size() + bytes.size());
+    } else {
+      pieces_.push_back({queued_, bytes});
+    }
     queued_ += bytes.size();
   }
   void clear() { pieces_.clear(); }
@@ -47,8 +56,8 @@ class Lane {
     if (at_[stripe] >= queued_ || pieces_.empty()) return {};
     if (at_[stripe] == known_end() && choice_ != nullptr) open(choice_->choose());
     if (is_header_due(stripe)) {
-      if (choice_ != nullptr) header_ = static_cast<std::byte>(width_at(at_[0]));
-      return Span(&header_, 1);
+      if (choice_ != nullptr) header_[0] = static_cast<std::byte>(width_at(at_[0]));
+      return Span(header_).subspan(header_moved_);
     }
     uint64_t at = at_[stripe];
     if (at >= std::min(queued_, known_end())) return {};
@@ -59,7 +68,7 @@ class Lane {
   }
 
   void advance(size_t stripe, size_t count) {
-    if (is_header_due(stripe)) return take_header();
+    if (is_header_due(stripe)) return advance_header(count);
     uint64_t& at = at_[stripe];
     uint64_t begin = begin_of(at), skipped = shape_.segment * (width_at(at) - 1);
     at += count;
@@ -96,10 +105,13 @@ class Lane {
     return std::min(shape_.segment - offset % shape_.segment, shape_.stretch - offset);
   }
 
-  void take_header() {
+  void advance_header(size_t count) {
+    header_moved_ += count;
+    if (header_moved_ < header_.size()) return;
+    header_moved_ = 0;
     headers_end_ += shape_.stretch;
     if (choice_ != nullptr) return;
-    size_t width = static_cast<size_t>(header_);
+    size_t width = static_cast<size_t>(header_[0]);
     broken_ = width < 1 || width > at_.size();
     if (!broken_) open(width);
   }
@@ -126,7 +138,8 @@ class Lane {
   std::deque<size_t> widths_;  // of the stretches from first_ on
   uint64_t first_ = 0;         // position where the first stretch begins that has not been taken as finished
   uint64_t headers_end_ = 0;   // the widths of the stretches before this position have been told
-  std::byte header_{};
+  std::array<std::byte, kHeader> header_{};
+  size_t header_moved_ = 0;
   bool broken_ = false;
   uint64_t queued_ = 0, done_ = 0;
 };

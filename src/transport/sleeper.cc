@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -42,10 +43,15 @@ Result<Sleeper> Sleeper::create(const UniqueFd& bell, const std::vector<UniqueFd
     return ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
   };
   if (!watch(bell)) return system_error("cannot watch a bell", "");
+  // Edge-triggered, so that nobody has to take the event.
+  UniqueFd alarm(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  epoll_event rings{.events = EPOLLIN | EPOLLET, .data = {.fd = alarm.get()}};
+  if (!alarm || ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, alarm.get(), &rings) != 0)
+    return system_error("cannot create a timer", "");
   for (const UniqueFd& socket : sockets) {
     if (socket && !watch(socket)) return system_error("cannot watch a peer's socket", "");
   }
-  return Sleeper(std::move(epoll));
+  return Sleeper(std::move(epoll), std::move(alarm));
 }
 
 Sleeper::Woken Sleeper::wait(TimePoint until) const {
@@ -56,6 +62,13 @@ Sleeper::Woken Sleeper::wait(TimePoint until) const {
     if (events[i].data.fd != outside_.get()) return Woken::by_bell;
   }
   return count < 0 ? Woken::by_bell : Woken::by_outside;
+}
+
+void Sleeper::set_alarm(Duration after) const {
+  auto whole = std::chrono::duration_cast<std::chrono::seconds>(after);
+  itimerspec time{.it_interval = {},
+                  .it_value = {.tv_sec = whole.count(), .tv_nsec = std::chrono::nanoseconds(after - whole).count()}};
+  ::timerfd_settime(alarm_.get(), 0, &time, nullptr);  // fails for bad arguments only
 }
 
 Status Sleeper::watch(int descriptor) const {

@@ -1,14 +1,12 @@
 #include "transport/transport.h"
 
 #include <fmt/core.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cassert>
 
 #include "base/bell.h"
-#include "base/log.h"
 #include "base/round_up.h"
 
 namespace hvd {
@@ -16,10 +14,6 @@ namespace {
 
 constexpr char kGoodbye = 'B';
 constexpr size_t kStagingAlignment = 2 << 20;
-constexpr Duration kRingAfter = std::chrono::microseconds(4);   // a peer that is about to look by itself needs no bell
-constexpr Duration kPatience = std::chrono::microseconds(100);  // and one that paused is given this long
-constexpr Duration kNap = std::chrono::microseconds(200);
-constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
 
 }  // namespace
 
@@ -180,195 +174,6 @@ Status Transport::find_silent(TimePoint now, Duration limit) {
   return {};
 }
 
-// ---- waiting ----
-
-void Transport::enter() {
-  entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  block_of(rank()).activity.store(Activity::driving, std::memory_order_relaxed);
-}
-
-bool Transport::leave(bool pause) {
-  RankBlock& mine = block_of(rank());
-  mine.activity.store(pause ? Activity::paused : Activity::idle, std::memory_order_seq_cst);
-  if (!pause || !naps_.load(std::memory_order_seq_cst)) sleeper_.rearm_outside();
-  ring_owed(Ringing::leaving);  // begins with a fence: what follows is seen after the store above
-  // A peer that waits for us rings by itself when its patience ends; who left cannot, and has set `attention`.
-  if (pause && mine.attention.load(std::memory_order_relaxed) == 0) return false;
-  mine.attention.store(0, std::memory_order_relaxed);
-  return has_incoming();
-}
-
-// A message or flag was published before; the fence orders that with looking at whether its reader sleeps. The reader
-// does the mirror image: it says that it sleeps, then looks at the message. One of the two sees the other.
-void Transport::ring_owed(Ringing how) {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  // What stays unread stays owed: a reader that drives now may leave without looking.
-  if (owed_up_) {
-    owed_up_ = is_unread();
-    if (owed_up_) ring_reader(0, how);
-  }
-  if (owed_down_) {
-    owed_down_ = false;
-    for (int32_t peer = 1; peer < size(); peer++) {
-      if (block_of(peer).down_read.value.load(std::memory_order_relaxed) == written_) continue;
-      owed_down_ = true;
-      ring_reader(peer, how);
-    }
-  }
-  if (std::exchange(owed_data_, false)) ring_blocked();
-}
-
-void Transport::ring_reader(int32_t peer, Ringing how) {
-  RankBlock& reader = block_of(peer);
-  if (how == Ringing::leaving) reader.attention.store(1, std::memory_order_seq_cst);
-  Activity activity = reader.activity.load(std::memory_order_seq_cst);
-  if (activity == Activity::driving || (how == Ringing::patient && activity == Activity::paused)) return;
-  ring_rank(peer);
-}
-
-void Transport::ring_blocked() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (control_->blocked.load(std::memory_order_relaxed) == 0) return;
-  for (int32_t peer = 0; peer < size(); peer++) {
-    if (peer != rank() && block_of(peer).activity.load(std::memory_order_relaxed) == Activity::blocked) ring_rank(peer);
-  }
-}
-
-// A user thread that calls one collective after the other is always about to come back and look by itself. Were the
-// engine thread woken by each message from another host, it would take the core, and its turn, from that thread. So
-// once such a message has come it naps: events from outside stay off, also when the driver leaves, until nobody has
-// been here for a whole nap. It switches them on itself then, so that whatever the last to leave has seen of naps_ is
-// right.
-void Transport::sleep(TimePoint until) {
-  std::atomic<Activity>& activity = block_of(rank()).activity;
-  for (;;) {
-    bool naps = naps_.load(std::memory_order_relaxed);
-    uint32_t entries = entries_.load(std::memory_order_relaxed);
-    Sleeper::Woken woken = sleeper_.wait(naps ? std::min(until, Clock::now() + kNap) : until);
-    if (woken == Sleeper::Woken::by_bell) return;
-    Activity now = activity.load(std::memory_order_seq_cst);
-    if (woken == Sleeper::Woken::by_outside) {
-      if (now != Activity::driving && now != Activity::paused) return;
-      naps_.store(true, std::memory_order_seq_cst);
-    } else if (naps && now != Activity::driving && entries == entries_.load(std::memory_order_relaxed)) {
-      if (now == Activity::paused) activity.compare_exchange_strong(now, Activity::idle, std::memory_order_seq_cst);
-      naps_.store(false, std::memory_order_seq_cst);
-      sleeper_.rearm_outside();
-    }
-    if (until != kNever && Clock::now() >= until) return;
-  }
-}
-
-void Transport::ring_rank(int32_t rank) { ring(group_.bells[static_cast<size_t>(rank)]); }
-
-void Transport::wake() { ring_rank(rank()); }
-
-// Who calls has published something before, with a fence in between; the driver says that it sleeps before it looks.
-void Transport::wake_driver() {
-  if (block_of(rank()).activity.load(std::memory_order_seq_cst) == Activity::blocked) wake();
-}
-
-void Transport::answer_bell() {
-  silence(group_.bells[static_cast<size_t>(rank())]);
-  check_peers();
-}
-
-// A driver that is awake looks at memory anyway, so its event can be taken. If it falls asleep at this moment, what we
-// took may have been meant to wake it: then we ring again.
-bool Transport::answer_bell_for_driver() {
-  std::atomic<Activity>& activity = block_of(rank()).activity;
-  if (activity.load(std::memory_order_seq_cst) == Activity::blocked) {
-    if (sleeper_.has_outside()) wake();  // an event from outside is given to one sleeper only, which was us
-    return false;
-  }
-  answer_bell();
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (activity.load(std::memory_order_seq_cst) == Activity::blocked) wake();
-  return true;
-}
-
-void Transport::set_chores(std::function<TimePoint(TimePoint)> chores) {
-  chores_ = std::move(chores);
-  chores_at_ = TimePoint::min();
-}
-
-Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank) {
-  TimePoint start = Clock::now();
-  TimePoint now = start;
-  int rung = 0;
-  auto ring_in_time = [&] {
-    if (rung == 0 && now > start + kRingAfter) ring_owed(Ringing::patient), rung++;
-    if (rung == 1 && now > start + kPatience) ring_owed(Ringing::now), rung++;
-  };
-  do_chores(now);
-  while (now < start + settings_.spin) {
-    bool moves = mesh_is_busy();
-    for (int i = 0; i < (moves ? 1 : 32); i++) {
-      if (ready()) return {};
-      relax();
-    }
-    if (moves && mesh_->progress() && ready()) return {};
-    now = Clock::now();
-    ring_in_time();
-    do_chores(now);
-    if (now >= until) return {};
-  }
-  while (now < start + settings_.yield) {
-    if (ready()) return {};
-    if (failed()) return failure();
-    if (now >= until) return {};
-    ring_in_time();
-    do_chores(now);
-    if (!move_mesh()) ::sched_yield();
-    now = Clock::now();
-  }
-  return block(ready, until, start, what, for_rank);
-}
-
-Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const char* what, int32_t for_rank) {
-  std::atomic<Activity>& activity = block_of(rank()).activity;
-  TimePoint warn_at = settings_.stall_warning > Duration{} && for_rank >= 0 ? since + settings_.stall_warning : kNever;
-  TimePoint give_up =
-      settings_.collective_timeout > Duration{} && for_rank >= 0 ? since + settings_.collective_timeout : kNever;
-  for (;;) {
-    activity.store(Activity::blocked, std::memory_order_seq_cst);
-    control_->blocked.fetch_add(1, std::memory_order_seq_cst);
-    ring_owed(Ringing::leaving);
-    sleeper_.rearm_outside();
-    if (chores_) chores_at_ = chores_(Clock::now());
-    bool can_sleep = mesh_ == nullptr || mesh_->arm();
-    bool is_ready = ready();
-    if (can_sleep && !is_ready && !failed()) {
-      TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;
-      sleeper_.wait(std::min({until, warn_at, give_up, retry, chores_at_}));
-    }
-    if (mesh_ != nullptr) mesh_->disarm();
-    control_->blocked.fetch_sub(1, std::memory_order_seq_cst);
-    activity.store(Activity::driving, std::memory_order_seq_cst);
-    answer_bell();
-    flush();
-    // A predicate may take what it finds: it is not asked again once it was true.
-    do {
-      is_ready = is_ready || ready();
-    } while (!is_ready && move_mesh());
-    if (is_ready) return {};
-    if (failed()) return failure();
-    TimePoint now = Clock::now();
-    if (now >= until) return {};
-    if (now >= warn_at) {
-      log_warning("{} has been waiting {:.0f} s for {} inside {}", rank_name(world_rank(rank())),
-                  seconds_of(now - since), rank_name(for_rank), what);
-      warn_at = now + settings_.stall_warning;
-    }
-    if (now >= give_up) {
-      abort({Code::unknown,
-             fmt::format("{} did not take part in {} within {:g} s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS); {} waited",
-                         rank_name(for_rank), what, seconds_of(settings_.collective_timeout),
-                         rank_name(world_rank(rank())))});
-    }
-  }
-}
-
 // ---- failure ----
 
 void Transport::check_peers() {
@@ -420,7 +225,8 @@ Status Transport::failure() const {
 }
 
 std::vector<int> Transport::descriptors() const {
-  std::vector<int> fds{group_.memory.get(), sleeper_.descriptor()};
+  std::vector<int> fds = sleeper_.descriptors();
+  fds.push_back(group_.memory.get());
   for (const UniqueFd& bell : group_.bells) fds.push_back(bell.get());
   for (const UniqueFd& socket : group_.sockets) {
     if (socket) fds.push_back(socket.get());

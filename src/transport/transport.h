@@ -1,7 +1,7 @@
 // Moves bytes between the ranks of one host through shared memory: small control messages up to the root and down from
 // it, and bulk data through Channels. Also the place where a rank waits: spin, yield, and only then sleep.
-// Thread rule: one caller at a time (the thread that drives), except wake(), wake_driver(), abort(), failure() and the
-// sleep of the engine thread, which may overlap with a driving thread.
+// Thread rule: one caller at a time (the thread that drives), except wake(), wake_later(), wake_driver(), abort(),
+// failure() and the sleep of the engine thread, which may overlap with a driving thread.
 #pragma once
 
 #include <atomic>
@@ -99,8 +99,10 @@ class Transport {
   }
   void sleep(TimePoint until);  // engine thread, while it does not drive
   void wake();                  // ends a sleep or blocked wait of this process
-  void wake_driver();           // of this process, if it sleeps inside a wait
-  void answer_bell();           // after sleep(): takes the event, looks at the peers
+  // The same, but only after that time; one that is set already stays. It may come although it is not needed any more.
+  void wake_later(Duration after);
+  void wake_driver();  // of this process, if it sleeps inside a wait
+  void answer_bell();  // after sleep(): takes the event, looks at the peers
   // The same for a thread that is not the driver. False: the driver itself sleeps and the event is left to wake it.
   bool answer_bell_for_driver();
 
@@ -166,8 +168,9 @@ class Transport {
   Mapping control_mapping_;
   ControlBlock* control_;
   Sleeper sleeper_;
-  std::atomic<uint32_t> entries_{0};  // calls of enter()
-  std::atomic<bool> naps_{false};     // see sleep()
+  std::atomic<uint32_t> entries_{0};    // calls of enter()
+  std::atomic<bool> naps_{false};       // see sleep()
+  std::atomic<bool> alarm_set_{false};  // and nobody has been woken since
   std::unique_ptr<Mesh> mesh_;
   std::function<TimePoint(TimePoint)> chores_;
   TimePoint chores_at_ = kNever;  // when they are due

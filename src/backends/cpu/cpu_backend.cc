@@ -94,6 +94,16 @@ Status CpuBackend::allreduce(const Request& request, std::span<Operation* const>
   return collectives.allreduce(in_, out_, *reduction);
 }
 
+Status CpuBackend::combine(Operation& operation, ByteView theirs, int32_t position) {
+  auto reduction = reduction_of(operation.request, 2);
+  if (!reduction.ok()) return reduction.status();
+  const std::byte* sources[] = {operation.input.data, theirs.data()};
+  if (position == 1) std::swap(sources[0], sources[1]);
+  reduce(reduction->dtype, reduction->op, operation.output.data, sources, theirs.size() / size_of(reduction->dtype),
+         reduction->factor);
+  return {};
+}
+
 Status CpuBackend::allgather(std::span<Operation* const> operations, Collectives& collectives) {
   std::vector<Segments>& theirs = scratch(static_cast<size_t>(collectives.size()), received_);
   in_.clear();

@@ -20,6 +20,8 @@ class CpuBackend : public Backend {
   std::string_view activity(Kind kind) const override;
   bool accepts(const Plan& plan) const override { return plan.first().device == kHost; }
   void run(const Plan& plan, std::span<Operation* const> operations, Done done) override;
+  // An allreduce of two ranks, of which this is `position`, that have each other's data already.
+  Status combine(Operation& operation, ByteView theirs, int32_t position);
 
  private:
   Status execute(const Plan& plan, std::span<Operation* const> operations);

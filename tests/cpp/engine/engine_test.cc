@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <latch>
 #include <random>
 
+#include "base/cores.h"
 #include "support/engines.h"
 
 namespace hvd {
@@ -72,6 +74,51 @@ TEST_P(Engines, OperationsFinishThoughNobodyWaits) {
     finished.wait(lock, [&] { return done; });
     EXPECT_EQ(tensor.data[2999], static_cast<float>(engine.world().size));
     lock.unlock();
+    EXPECT_TRUE(barrier(engine).ok());
+  });
+}
+
+// Its threads, and those that they start, have one core: none is left for the engine threads.
+class OneCore {
+ public:
+  OneCore() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(usable_cores().front()), &one);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  }
+  ~OneCore() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OneCore(const OneCore&) = delete;
+  OneCore& operator=(const OneCore&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
+// A rank that computes leaves the engine thread asleep, but the other ranks need it although it never waits. The third
+// round is no different from the first: what woke the engine thread wakes it again.
+TEST_P(Engines, WhatIsDeferredIsDoneThoughItsRankNeverWaits) {
+  OneCore one_core;
+  run_engines(GetParam(), small_config(), [](Engine& engine) {
+    for (int round = 0; round < 3; round++) {
+      Floats tensor{std::vector<float>(3000, 1.f)};
+      std::latch done(1);
+      std::vector<Operation> operations;
+      operations.push_back(tensor.allreduce("deferred"));
+      auto task = engine.submit(
+          std::move(operations), [&](const Task&) { done.count_down(); }, true);
+      ASSERT_TRUE(task.ok()) << task.status().message();
+      engine.wake_for_new(true);
+      if (engine.world().rank % 2 == 0) {
+        done.wait();
+      } else {
+        EXPECT_TRUE(engine.wait(*task, kNever));
+        done.wait();
+      }
+      EXPECT_EQ(tensor.data[2999], static_cast<float>(engine.world().size));
+      engine.operations()->release((*task)->handle);
+    }
     EXPECT_TRUE(barrier(engine).ok());
   });
 }

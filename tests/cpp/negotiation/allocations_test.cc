@@ -90,6 +90,45 @@ TEST(SteadyState, CachedAllreduceInATreeAllocatesOnlyThePlansItReturns) {
   EXPECT_EQ(allocations - before, 100u * kSize) << "one vector of tensors per rank and plan";
 }
 
+TEST(SteadyState, CarriedAllreduceAllocatesNothing) {
+  struct Ear final : CarriedListener {
+    void on_carried(const Request&, ByteView theirs) override { heard += theirs.size(); }
+    size_t heard = 0;
+  };
+  Ear ear;
+  CoordinatorSettings settings;
+  settings.carried = &ear;
+  Coordinator root(2, settings);
+  Negotiator first(2), second(2, &ear);
+  Request request = allreduce("a.name.longer.than.the.small.string.buffer");
+  Bytes tensor(bytes_of(request)), message;
+  std::vector<Decision> decisions;
+  auto step = [&](Rank rank, Negotiator& speaker, ByteView data) {
+    speaker.announce(request, data);
+    ASSERT_TRUE(root.receive(rank, speaker.outgoing(), TimePoint{}).ok());
+    speaker.clear_outgoing();
+    speaker.finish_offered();
+    message.clear();
+    if (root.decide(TimePoint{}, message)) {
+      ASSERT_TRUE(first.receive(message, decisions).ok() && second.receive(message, decisions).ok());
+    }
+    root.finish_offered(TimePoint{});
+    decisions.clear();
+  };
+  auto steps = [&](int count, ByteView data) {
+    for (int i = 0; i < count; i++) {
+      step(Rank{i % 2}, i % 2 == 0 ? first : second, data);
+      step(Rank{1 - i % 2}, i % 2 == 0 ? second : first, data);
+    }
+  };
+  steps(1, {});
+  steps(10, tensor);
+  size_t before = allocations;
+  steps(100, tensor);
+  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(ear.heard, 2 * 110 * tensor.size());
+}
+
 TEST(SteadyState, NamesThatComeAndGoLeaveNothingBehind) {
   CoordinatorSettings settings;
   settings.cache_capacity = 2;

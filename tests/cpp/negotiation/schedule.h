@@ -1,9 +1,11 @@
 // One random schedule against a simple model: ranks submit the same jobs in different orders, process sets come and go,
 // messages are delayed arbitrarily on every link of the tree, and still every job ends exactly once on every rank, in
-// one order for all. With a time-out, jobs may also fail because ranks were slow, but end they must.
+// one order for all. With a time-out, jobs may also fail because ranks were slow, but end they must. A pair of ranks
+// carries what it can now and then.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <map>
 #include <random>
@@ -25,14 +27,22 @@ struct Job {
   bool on_device = false;  // each rank has its own accelerator
 };
 
-enum class Mode { flat, tree, tree_with_timeout };
+enum class Mode { flat, pair, tree, tree_with_timeout };
 
 class Schedule {
  public:
   Schedule(uint32_t seed, Mode mode)
-      : random_(seed), mode_(mode), size_(mode == Mode::flat ? pick(1, 6) : pick(2, 10)), settings_(random_settings()) {
+      : random_(seed),
+        mode_(mode),
+        size_(random_size()),
+        settings_(random_settings()),
+        ears_{Ear(*this, 0), Ear(*this, 1)} {
     ranks_.resize(static_cast<size_t>(size_));
-    for (RankState& rank : ranks_) rank.negotiator = std::make_unique<Negotiator>(size_);
+    for (int32_t rank = 0; rank < size_; rank++) {
+      CarriedListener* ear = mode_ == Mode::pair && rank > 0 ? &ears_[static_cast<size_t>(rank)] : nullptr;
+      ranks_[static_cast<size_t>(rank)].negotiator = std::make_unique<Negotiator>(size_, ear);
+    }
+    if (mode_ == Mode::pair) settings_.carried = &ears_[0];
     sets_.push_back(all_ranks());
     grow_tree();
   }
@@ -56,6 +66,8 @@ class Schedule {
     expect_equal_caches();
   }
 
+  int carried() const { return carried_; }  // how often both had
+
  private:
   using Batch = std::vector<Job>;  // announced together: a group
 
@@ -69,10 +81,21 @@ class Schedule {
     int32_t leader = 0;
   };
 
+  // Hears what was carried, on behalf of a rank.
+  struct Ear final : CarriedListener {
+    Ear(Schedule& owner, int32_t index) : schedule(owner), rank(index) {}
+    void on_carried(const Request& request, ByteView theirs) override {
+      schedule.finish_carried(rank, request, theirs);
+    }
+    Schedule& schedule;
+    int32_t rank;
+  };
+
   struct RankState : Links {
     std::unique_ptr<Negotiator> negotiator;
     std::vector<Batch> todo;
     std::map<Key, Job> pending;
+    std::map<Key, uint8_t> uses;  // of each name
     bool joined = false;
     std::set<int32_t> removed;  // process sets that it knows to be gone
     std::vector<std::string> log;
@@ -83,6 +106,11 @@ class Schedule {
   template <class Value>
   Value one_of(std::initializer_list<Value> values) {
     return values.begin()[pick(0, static_cast<int>(values.size()) - 1)];
+  }
+
+  int32_t random_size() {
+    if (mode_ == Mode::pair) return kRanksThatCarry;
+    return mode_ == Mode::flat ? pick(1, 6) : pick(2, 10);
   }
 
   CoordinatorSettings random_settings() {
@@ -157,7 +185,7 @@ class Schedule {
 
   // The jobs of one phase, dealt to the ranks in different orders. Joins come last on each rank.
   void plan_phase(bool with_join) {
-    int rounds = pick(1, 3);
+    int rounds = mode_ == Mode::pair ? pick(2, 8) : pick(1, 3);
     for (int round = 0; round < rounds; round++) {
       for (int32_t set = 0; set < static_cast<int32_t>(sets_.size()); set++) {
         if (!removed_.contains(set)) deal(round_of_jobs(set), sets_[static_cast<size_t>(set)]);
@@ -203,6 +231,7 @@ class Schedule {
   }
 
   Job random_job(int32_t set, const std::string& name) {
+    if (mode_ == Mode::pair && chance(75)) return {.request = in_set(set, allreduce(name))};  // again and again
     Job job{.request = in_set(set, random_request(name)), .on_device = chance(30)};
     const std::vector<int32_t>& members = sets_[static_cast<size_t>(set)];
     job.request.root_rank = members.front();
@@ -284,12 +313,32 @@ class Schedule {
     for (Job job : batch) {
       if (job.odd_rank == index) job.request.shape.push_back(2);
       if (job.on_device) job.request.device = index % 3;
-      rank.negotiator->announce(job.request);
+      uint8_t use = ++rank.uses[key_of(job.request)];
+      bool carries = mode_ == Mode::pair && can_be_carried(job.request) && chance(70);
+      rank.negotiator->announce(job.request, carries ? tensor_of(index, job.request, use) : Bytes());
       rank.joined = rank.joined || job.request.kind == Kind::join;
       latest_.insert_or_assign(key_of(job.request), job.request);
       rank.pending.emplace(key_of(job.request), job);
     }
     rank.todo.erase(rank.todo.begin() + static_cast<ptrdiff_t>(choice));
+  }
+
+  // Made of who carries it and for how many times.
+  static Bytes tensor_of(int32_t rank, const Request& request, uint8_t use) {
+    Bytes data(bytes_of(request), std::byte{use});
+    data.front() = static_cast<std::byte>(rank);
+    return data;
+  }
+
+  void finish_carried(int32_t index, const Request& request, ByteView theirs) {
+    RankState& rank = ranks_[static_cast<size_t>(index)];
+    auto found = rank.pending.find(key_of(request));
+    ASSERT_NE(found, rank.pending.end()) << "rank " << index << " did not submit " << request.name;
+    EXPECT_LT(found->second.odd_rank, 0) << request.name;
+    Bytes expected = tensor_of(1 - index, found->second.request, rank.uses[found->first]);
+    EXPECT_TRUE(std::equal(theirs.begin(), theirs.end(), expected.begin(), expected.end())) << request.name;
+    rank.pending.erase(found);
+    carried_++;
   }
 
   static Key key_of(const Request& request) { return {gathering_set(request), request.name}; }
@@ -308,6 +357,7 @@ class Schedule {
     if (bytes.empty()) return;
     rank.up.emplace_back(bytes.begin(), bytes.end());
     rank.negotiator->clear_outgoing();
+    rank.negotiator->finish_offered();
   }
 
   void flush(Node& node) {
@@ -328,6 +378,7 @@ class Schedule {
   void decide() {
     Bytes message;
     if (root_->decide(now_, message)) send_down(0, message);
+    root_->finish_offered(now_);
   }
 
   void send_down(size_t parent, const Bytes& message) {
@@ -383,8 +434,10 @@ class Schedule {
     if (plan.error == Code::ok && mode_ != Mode::tree_with_timeout) {
       EXPECT_TRUE(same_signature(tensor, job.request)) << tensor.name;
     }
-    if (tensor.kind == Kind::join) rank.joined = false;
     rank.pending.erase(found);
+    if (tensor.kind != Kind::join) return;
+    rank.joined = false;
+    rank.uses.clear();  // the others may have gone on without this rank, or it without them
   }
 
   void expect_well_fused(const Plan& plan) {
@@ -418,6 +471,8 @@ class Schedule {
   Mode mode_;
   int32_t size_;
   CoordinatorSettings settings_;
+  std::array<Ear, 2> ears_;
+  int carried_ = 0;
   std::unique_ptr<Coordinator> root_;
   std::vector<Node> nodes_;  // the root is the first
   std::vector<RankState> ranks_;

@@ -12,17 +12,23 @@ void PrintTo(const Seed& seed, std::ostream* out) { *out << "seed " << seed.valu
 
 class Schedules : public testing::TestWithParam<Seed> {
  protected:
-  void run_all(Mode mode) {
+  // Returns how many tensors were carried.
+  int run_all(Mode mode) {
+    int carried = 0;
     for (uint32_t i = 0; i < 250; i++) {
       uint32_t seed = GetParam().value * 1000 + i;
       SCOPED_TRACE(seed);
-      Schedule(seed, mode).run();
-      if (HasFailure()) return;
+      Schedule schedule(seed, mode);
+      schedule.run();
+      if (HasFailure()) return carried;
+      carried += schedule.carried();
     }
+    return carried;
   }
 };
 
 TEST_P(Schedules, EndEveryJobOnceOnEveryRankInOneOrder) { run_all(Mode::flat); }
+TEST_P(Schedules, DoSoWhereTensorsAreCarried) { EXPECT_GT(run_all(Mode::pair), 100); }
 TEST_P(Schedules, DoSoInTrees) { run_all(Mode::tree); }
 TEST_P(Schedules, DoSoInTreesWithATimeOut) { run_all(Mode::tree_with_timeout); }
 

@@ -59,6 +59,31 @@ TEST(ControlLink, MessagesGoBothWaysInOrder) {
   EXPECT_FALSE(links.a->has_messages());
 }
 
+// See kSendUnit: tensors that are sent after it must not be shifted by a few bytes.
+TEST(ControlLink, WhatItSendsAreWholeUnits) {
+  Links links = make_links();
+  std::byte room[4 * kSendUnit];
+  auto sent = [&] { return ::recv(links.raw.get(), room, sizeof room, MSG_DONTWAIT); };
+  links.a->send(view_of(""));
+  EXPECT_EQ(sent(), ssize_t{kSendUnit});
+  links.a->send(view_of(std::string(kSendUnit - 5, 'x')));  // with its head it fills one
+  EXPECT_EQ(sent(), ssize_t{kSendUnit});
+  links.a->send(view_of(std::string(kSendUnit - 4, 'x')));
+  EXPECT_EQ(sent(), ssize_t{2 * kSendUnit});
+  links.a->say_goodbye();
+  EXPECT_EQ(sent(), ssize_t{kSendUnit});
+}
+
+TEST(ControlLink, MessagesOfEverySizeKeepTheirBytes) {
+  Links links = make_links();
+  for (size_t size = 0; size < 3 * kSendUnit; size++) links.a->send(view_of(std::string(size, char('a' + size % 26))));
+  ASSERT_TRUE(links.b->progress(kStart).ok());
+  for (size_t size = 0; size < 3 * kSendUnit; size++) {
+    EXPECT_EQ(next_message(*links.b), std::string(size, char('a' + size % 26)));
+  }
+  EXPECT_EQ(next_message(*links.b), "none");
+}
+
 TEST(ControlLink, LongMessagesPassFullSocketsInBothDirections) {
   Links links = make_links();
   std::string up(5'000'000, 'u'), down(7'000'000, 'd');

@@ -307,62 +307,66 @@ TEST(Transport, ARootThatWasStoppedItselfJudgesNobody) {
   EXPECT_FALSE((*root)->find_silent(start + 66s, 5s).ok());
 }
 
-TEST(Transport, AnOutsideEventWakesOnceUntilItIsRearmed) {
-  auto groups = make_local_groups(1);
-  ASSERT_TRUE(groups.ok());
-  auto made = Transport::create(std::move((*groups)[0]), test::small_settings());
-  ASSERT_TRUE(made.ok());
-  Transport& transport = **made;
-  auto bell = create_bell();
-  ASSERT_TRUE(bell.ok());
-  ASSERT_TRUE(transport.watch(bell->get()).ok());
-  auto wakes = [&] {
-    TimePoint until = Clock::now() + 20ms;
-    transport.sleep(until);
+// A rank alone that watches a bell as an event from outside.
+class OutsideEvent : public testing::Test {
+ protected:
+  OutsideEvent() {
+    auto groups = make_local_groups(1);
+    transport = std::move(Transport::create(std::move((*groups)[0]), test::small_settings()).value());
+    bell = std::move(create_bell().value());
+    EXPECT_TRUE(transport->watch(bell.get()).ok());
+  }
+
+  bool wakes_within(Duration time) {
+    TimePoint until = Clock::now() + time;
+    transport->sleep(until);
     return Clock::now() < until;
-  };
-  ring(*bell);
-  EXPECT_TRUE(wakes());
-  EXPECT_FALSE(wakes());  // somebody else drives: it must not keep us awake
-  transport.leave();
-  EXPECT_TRUE(wakes());
-  silence(*bell);
-  transport.leave();
-  EXPECT_FALSE(wakes());
-  transport.unwatch(bell->get());
-  ring(*bell);
-  transport.leave();
-  EXPECT_FALSE(wakes());
+  }
+
+  std::unique_ptr<Transport> transport;
+  UniqueFd bell;
+};
+
+TEST_F(OutsideEvent, WakesOnceUntilItIsRearmed) {
+  ring(bell);
+  EXPECT_TRUE(wakes_within(60s));
+  EXPECT_FALSE(wakes_within(20ms));  // somebody else drives: it must not keep us awake
+  transport->leave();
+  EXPECT_TRUE(wakes_within(60s));
+  silence(bell);
+  transport->leave();
+  EXPECT_FALSE(wakes_within(20ms));
+  transport->unwatch(bell.get());
+  ring(bell);
+  transport->leave();
+  EXPECT_FALSE(wakes_within(20ms));
 }
 
-TEST(Transport, AnOutsideEventIsLeftToADriverThatComesAndGoesButNotLost) {
-  auto groups = make_local_groups(1);
-  ASSERT_TRUE(groups.ok());
-  auto made = Transport::create(std::move((*groups)[0]), test::small_settings());
-  ASSERT_TRUE(made.ok());
-  Transport& transport = **made;
-  auto bell = create_bell();
-  ASSERT_TRUE(bell.ok());
-  ASSERT_TRUE(transport.watch(bell->get()).ok());
-  auto wakes_within = [&](Duration time) {
-    TimePoint until = Clock::now() + time;
-    transport.sleep(until);
-    return Clock::now() < until;
-  };
-  transport.enter();
-  ring(*bell);
+TEST_F(OutsideEvent, IsLeftToADriverThatComesAndGoesButNotLost) {
+  transport->enter();
+  ring(bell);
   EXPECT_FALSE(wakes_within(20ms));  // the driver will read it
-  transport.leave(true);             // it did not, and does not come back
+  transport->leave(true);            // it did not, and does not come back
   EXPECT_TRUE(wakes_within(60s));
-  transport.enter();
-  transport.leave(true);
+  transport->enter();
+  transport->leave(true);
   EXPECT_TRUE(wakes_within(60s));  // also when it only paused from the beginning
-  silence(*bell);
-  transport.enter();
-  transport.leave(true);
+  silence(bell);
+  transport->enter();
+  transport->leave(true);
   EXPECT_FALSE(wakes_within(20ms));
-  ring(*bell);
+  ring(bell);
   EXPECT_TRUE(wakes_within(60s));  // nobody has been here for long
+}
+
+TEST_F(OutsideEvent, AnAlarmWakesOnceAndCanBeSetAgainOnceItWasAnswered) {
+  for (int round = 0; round < 3; round++) {
+    transport->wake_later(1ms);
+    transport->wake_later(1h);  // one that is set stays
+    EXPECT_TRUE(wakes_within(60s));
+    EXPECT_FALSE(wakes_within(20ms));
+    transport->answer_bell();
+  }
 }
 
 TEST(Transport, ChoresAreDoneWhileADriverSleepsInAWait) {

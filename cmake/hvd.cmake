@@ -20,7 +20,7 @@ function(hvd_library folder)
   target_link_libraries(hvd_${name} PUBLIC hvd_flags ${ARG_LINK})
 endfunction()
 
-# A GoogleTest program tests/cpp/<folder>/*.cc, one ctest entry per test case.
+# A GoogleTest program tests/cpp/<folder>/*.cc; suites.cmake makes ctest's entries of its suites.
 function(hvd_test folder)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   string(REPLACE "/" "_" name "${folder}")
@@ -31,5 +31,11 @@ function(hvd_test folder)
   target_link_libraries(test_${name} PRIVATE ${ARG_LINK} GTest::gtest_main GTest::gmock)
   # Under sanitizers most of the time would go into optimising the matchers.
   target_compile_options(test_${name} PRIVATE $<$<CONFIG:Debug>:-O0>)
-  gtest_discover_tests(test_${name} TEST_PREFIX "${folder}/" DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 300)
+  set(listed "${CMAKE_CURRENT_BINARY_DIR}/test_${name}_suites.cmake")
+  file(GENERATE OUTPUT "${listed}" CONTENT "set(folder \"${folder}\")
+set(program \"$<TARGET_FILE:test_${name}>\")
+set(directory \"${CMAKE_CURRENT_BINARY_DIR}\")
+include(\"${PROJECT_SOURCE_DIR}/cmake/suites.cmake\")
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${listed}")
 endfunction()

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 0x00010000u /* major << 16 | minor */
+#define HVD_ABI_VERSION 0x00010003u /* major << 16 | minor */
 #if defined(__GNUC__)
 #define HVD_EXPORT __attribute__((visibility("default")))
 #else
@@ -42,7 +42,8 @@ typedef enum hvd_code {
   HVD_UNKNOWN = 4,          /* shut down while pending, transport failure, unsupported combination */
   HVD_PEER_LOST = 5,        /* a rank died or fell silent: shut down, init again and go on */
   HVD_TIMED_OUT = 6,        /* hvd_wait's time limit; the operation goes on */
-  HVD_NOT_INITIALIZED = 7
+  HVD_NOT_INITIALIZED = 7,
+  HVD_REMOVED = 8 /* elastic: the job has no place for this process any more; it should end, with exit code 0 */
 } hvd_code;
 
 typedef enum hvd_dtype {
@@ -80,8 +81,28 @@ typedef enum hvd_reduce_op {
   HVD_PRODUCT = 5
 } hvd_reduce_op;
 
+typedef enum hvd_hosts_change {
+  HVD_HOSTS_REMOVED = 1,
+  HVD_HOSTS_ADDED = 2,
+  HVD_HOSTS_MIXED = 3 /* both */
+} hvd_hosts_change;
+
+/* What the elastic driver asks its caller to do; hvd_driver_action says which fields count. */
+typedef enum hvd_driver_action_kind {
+  HVD_DRIVER_START = 1,  /* start this worker on this slot of this host; no other living worker has it */
+  HVD_DRIVER_STOP = 2,   /* end its process, politely first; hvd_driver_worker_exited must follow */
+  HVD_DRIVER_NOTIFY = 3, /* tell this worker that the hosts have changed (hvd_elastic_event) */
+  HVD_DRIVER_ASSIGN = 4, /* the answer to a worker that has asked: its place. All of a generation come in a row */
+  HVD_DRIVER_LEAVE = 5,  /* the answer to a worker that has asked and gets no place: it ends with exit code 0 */
+  HVD_DRIVER_SAY = 6,    /* one decision and why, to be logged */
+  HVD_DRIVER_FAIL = 7,   /* the job has failed and its workers are being stopped; a finish follows */
+  HVD_DRIVER_FINISH = 8  /* no worker is left; nothing comes after this */
+} hvd_driver_action_kind;
+
 #define HVD_HOST_DEVICE (-1)
 #define HVD_WORLD_SET 0
+#define HVD_NO_RESETS (-1)
+#define HVD_OWN_CLOCK (-1.0)
 
 /* A tensor in row-major order. `stream` and `ready_event` belong to the accelerator runtime of `device`: the data is
  * valid once ready_event has happened and work on it is ordered by stream; both are NULL for host memory. */
@@ -128,13 +149,59 @@ typedef struct hvd_request {
 
 typedef struct hvd_submit_options {
   uint32_t struct_size;
-  uint32_t
-      wait_follows; /* 1: the caller will hvd_wait at once, so the background thread need not be woken. Default 0 */
+  /* 1: the caller will hvd_wait at once, so the background thread need not be woken. 2: it will hvd_wait after some
+   * work of its own, whose core the background thread shall not take away. Default 0. */
+  uint32_t wait_follows;
   hvd_allocate allocate; /* default NULL: the engine allocates */
   void* allocate_context;
   hvd_done done; /* default NULL */
   void* done_context;
 } hvd_submit_options;
+
+/* What the launcher of an elastic job announces. */
+typedef struct hvd_elastic_event {
+  uint32_t struct_size;
+  int32_t change;   /* hvd_hosts_change */
+  double timestamp; /* seconds since 1970 by the launcher's clock; later than that of every event before */
+} hvd_elastic_event;
+
+/* An elastic job, as horovodrun's options of these names say it. Zero means the default, except for min_np. */
+typedef struct hvd_driver_settings {
+  uint32_t struct_size;
+  int32_t min_np;         /* what every generation needs, at least 1 */
+  int32_t max_np;         /* default: every slot is used */
+  int32_t np;             /* what the first generation needs; default: min_np */
+  int32_t reset_limit;    /* generations after the first; HVD_NO_RESETS: none at all; default: any number */
+  int32_t reserved;       /* zero */
+  double elastic_timeout; /* seconds to wait for slots, and for workers to come back; default 600 */
+  double start_timeout;   /* seconds after which the first generation may start with min_np; default 30 */
+  double cooldown_lower;  /* seconds that a host rests after its first failure; default 0.25 */
+  double cooldown_upper;  /* and at most; default 60 */
+  uint64_t seed;          /* of the chance in these rests; default: a random one */
+} hvd_driver_settings;
+
+/* One thing to do. Fields that do not belong to its kind are 0 and "". */
+typedef struct hvd_driver_action {
+  uint32_t struct_size;
+  int32_t kind;       /* hvd_driver_action_kind */
+  int64_t worker;     /* start, stop, notify, assign, leave: one process; > 0, never used twice */
+  int64_t generation; /* assign */
+  const char* host;   /* start, assign */
+  const char* text;   /* leave, fail: why; say: the line */
+  int32_t slot;       /* start */
+  int32_t rank;       /* assign, as the five below; places come by rank */
+  int32_t size;
+  int32_t local_rank;
+  int32_t local_size;
+  int32_t cross_rank;
+  int32_t cross_size;
+  int32_t change;    /* notify: hvd_hosts_change */
+  int32_t level;     /* say: 0 trace, 1 debug, 2 info, 3 warning, 4 error, 5 fatal */
+  int32_t exit_code; /* finish: of the job */
+  double timestamp;  /* notify: seconds since 1970, later than that of every notice before */
+} hvd_driver_action;
+
+typedef struct hvd_driver hvd_driver; /* decides about one elastic job */
 
 /* ---- life cycle ---- */
 
@@ -144,7 +211,11 @@ HVD_EXPORT const char* hvd_version(void); /* "1.0.0" */
 HVD_EXPORT const char* hvd_last_error(void);
 
 /* Forms the world. Collective. Does nothing when already initialised. `set_ranks` holds `set_count` static process sets
- * one after another, set i having set_sizes[i] ranks; they get the ids 1..set_count. */
+ * one after another, set i having set_sizes[i] ranks; they get the ids 1..set_count.
+ *
+ * In an elastic job (HOROVOD_ELASTIC=1) the launcher is asked for this process's place, the first time and after every
+ * hvd_shutdown: the call waits until the next world is decided, for HOROVOD_ELASTIC_TIMEOUT at most, and forms it. If
+ * somebody dies meanwhile it asks again by itself. HVD_REMOVED: there is no place for this process. */
 HVD_EXPORT hvd_code hvd_init(int32_t set_count, const int32_t* set_sizes, const int32_t* set_ranks);
 /* Ends communication on all ranks; pending operations fail there with HVD_UNKNOWN. May be called again and again.
  * Handles stay valid until hvd_release or the next hvd_init, where their numbers start again. */
@@ -180,10 +251,21 @@ HVD_EXPORT int32_t hvd_process_set_ids(int32_t* ids, int32_t capacity);
  * tensors' memory must stay until the handle is done. On failure nothing was submitted. options may be NULL. */
 HVD_EXPORT hvd_code hvd_submit(const hvd_request* requests, int32_t count, const hvd_submit_options* options,
                                hvd_handle* handle);
+/* Submits `count` requests that have nothing to do with each other, as count calls of hvd_submit would, but cheaper:
+ * each is negotiated on its own and gets its own handle, and the background thread is woken once, for all. They are
+ * taken in order. When one is refused, those before it are submitted and go on: their handles are valid and must be
+ * waited for and released as ever; the refused one and all after it are not submitted, and their handles are 0. So the
+ * first 0 is the one that the error is about; with HVD_NOT_INITIALIZED that is the very first. options->done and
+ * options->allocate serve every request. */
+HVD_EXPORT hvd_code hvd_submit_many(const hvd_request* requests, int32_t count, const hvd_submit_options* options,
+                                    hvd_handle* handles);
 /* 1: done; 0: not yet; -HVD_INVALID_ARGUMENT: no such handle. */
 HVD_EXPORT int32_t hvd_poll(hvd_handle handle);
 /* Waits for the handle and returns its outcome; HVD_TIMED_OUT after `seconds` (< 0: no limit). The handle stays. */
 HVD_EXPORT hvd_code hvd_wait(hvd_handle handle, double seconds);
+/* Waits until all handles are done, whatever their outcome, and returns the first failure in the order given.
+ * HVD_TIMED_OUT: after `seconds` (< 0: no limit) some are not done. Handles that are 0 are passed over. */
+HVD_EXPORT hvd_code hvd_wait_many(const hvd_handle* handles, int32_t count, double seconds);
 /* The output of tensor `index` of a finished handle: shape and data. The view is valid until hvd_release. */
 HVD_EXPORT hvd_code hvd_result(hvd_handle handle, int32_t index, hvd_tensor* output);
 /* Takes over engine-allocated memory of an output, without a copy; give it back with hvd_free. */
@@ -194,6 +276,64 @@ HVD_EXPORT int32_t hvd_received_splits(hvd_handle handle, int32_t index, int32_t
 HVD_EXPORT int32_t hvd_result_value(hvd_handle handle); /* join: the rank that joined last */
 /* Forgets the handle. A pending operation goes on; its buffers must stay until it is done. */
 HVD_EXPORT void hvd_release(hvd_handle handle);
+/* Forgets them all; those that are 0 are passed over. */
+HVD_EXPORT void hvd_release_many(const hvd_handle* handles, int32_t count);
+
+/* ---- elastic jobs ---- */
+
+/* Waits until hosts or slots were added or removed, so that the world should be formed anew at the next convenient
+ * moment: hvd_shutdown, then hvd_init. HVD_TIMED_OUT after `seconds` (< 0: no limit). HVD_ABORTED: no event will come
+ * any more, because the launcher is gone or hvd_elastic_stop_waiting was called. HVD_PRECONDITION: not a worker of an
+ * elastic job. Meant for a thread of its own. */
+HVD_EXPORT hvd_code hvd_elastic_next_event(double seconds, hvd_elastic_event* event);
+/* Every hvd_elastic_next_event that waits, and every later one, returns HVD_ABORTED. */
+HVD_EXPORT void hvd_elastic_stop_waiting(void);
+/* Tells the launcher that this process is about to go, for a reason in words (it will be pre-empted, say). The launcher
+ * announces it to the others as a removed slot, and has no place for this process in the next world. */
+HVD_EXPORT hvd_code hvd_elastic_leave(const char* reason);
+
+/* ---- the driver of an elastic job, for hosts that start the workers themselves ----
+ *
+ * Decides which workers run where, who is in which generation and when the job ends; it starts and asks nobody. Tell it
+ * what happens; after every call do what hvd_driver_next_action says, in order, until it says that nothing is left;
+ * call hvd_driver_timer when hvd_driver_next_timer says so; and so on until hvd_driver_finished.
+ *
+ * `now` is the time in seconds by a clock of the caller's that does not go back, at least 0 and less than 2^32; or
+ * HVD_OWN_CLOCK, for the library's. A driver keeps to the kind of clock that it was created with. Events of workers
+ * that are gone are fine; worker ids that were never given are not. A refused call changes nothing.
+ *
+ * No hvd_init is needed, and a fork() does not matter. One caller at a time for each driver. */
+
+HVD_EXPORT hvd_code hvd_driver_create(const hvd_driver_settings* settings, double now, hvd_driver** driver);
+HVD_EXPORT void hvd_driver_destroy(hvd_driver* driver); /* NULL is fine */
+
+/* All hosts that there are now, each once, with how many workers each may have. */
+HVD_EXPORT hvd_code hvd_driver_hosts_discovered(hvd_driver* driver, double now, const char* const* hosts,
+                                                const int32_t* slots, int32_t count);
+/* A worker asks for its next place: for the first time, or because its world ended. `lost_rank` is the rank of that
+ * world whose heartbeats stopped, if this was its end, else -1. */
+HVD_EXPORT hvd_code hvd_driver_worker_ready(hvd_driver* driver, double now, int64_t worker, int32_t lost_rank);
+/* Its process has ended, with the code of exit(), or by a signal if that is not 0. */
+HVD_EXPORT hvd_code hvd_driver_worker_exited(hvd_driver* driver, double now, int64_t worker, int32_t exit_code,
+                                             int32_t signal);
+/* It will go at its next commit: its machine is taken away. Reasons are words for the log; NULL: none. */
+HVD_EXPORT hvd_code hvd_driver_worker_leaving(hvd_driver* driver, double now, int64_t worker, const char* reason);
+/* There is no process. */
+HVD_EXPORT hvd_code hvd_driver_start_failed(hvd_driver* driver, double now, int64_t worker, const char* reason);
+/* Nothing is known of the host any more. Its workers count as dead, their end need not be told. */
+HVD_EXPORT hvd_code hvd_driver_host_lost(hvd_driver* driver, double now, const char* host, const char* reason);
+/* The user ends the job, which has this exit code then. */
+HVD_EXPORT hvd_code hvd_driver_stop(hvd_driver* driver, double now, const char* reason, int32_t exit_code);
+/* Time has passed; harmless at any moment. */
+HVD_EXPORT hvd_code hvd_driver_timer(hvd_driver* driver, double now);
+
+/* 1: wrote the next thing to do, whose texts are valid until the next call with this driver; 0: nothing is left. */
+HVD_EXPORT int32_t hvd_driver_next_action(hvd_driver* driver, hvd_driver_action* action);
+/* In how many seconds hvd_driver_timer is to be called if nothing happens before; -1: never. */
+HVD_EXPORT hvd_code hvd_driver_next_timer(const hvd_driver* driver, double now, double* seconds);
+/* What the job cannot go on without, in words; "": nothing. Valid until the next call with this driver. */
+HVD_EXPORT const char* hvd_driver_waiting_for(const hvd_driver* driver);
+HVD_EXPORT int32_t hvd_driver_finished(const hvd_driver* driver); /* 1: finish was decided; 0: not yet */
 
 /* ---- observation ---- */
 

@@ -1,45 +1,19 @@
 // The C ABI: converts and forwards. See include/horovod/horovod.h.
 #include "horovod/horovod.h"
 
-#include <cstring>
+#include <algorithm>
 #include <exception>
-#include <optional>
+#include <span>
 #include <string>
 
 #include "engine/runtime.h"
+#include "errors.h"
 #include "model/config.h"
+#include "requests.h"
 
 namespace {
 
 using namespace hvd;
-
-thread_local std::string last_error;
-
-hvd_code report(const Status& status) {
-  if (!status.ok()) last_error = status.message();
-  return static_cast<hvd_code>(status.code());
-}
-
-// Exceptions never cross the ABI.
-template <class Body>
-hvd_code guarded(Body&& body) {
-  try {
-    return report(body());
-  } catch (const std::exception& problem) {
-    return report({Code::unknown, problem.what()});
-  }
-}
-
-// For functions that return a value or a negative code.
-template <class Body>
-int32_t guarded_value(Body&& body) {
-  try {
-    Result<int32_t> result = body();
-    return result.ok() ? *result : -static_cast<int32_t>(report(result.status()));
-  } catch (const std::exception& problem) {
-    return -static_cast<int32_t>(report({Code::unknown, problem.what()}));
-  }
-}
 
 template <class Body>
 int32_t with_engine(Body&& body) {
@@ -65,61 +39,6 @@ Result<TaskRef> find_done(hvd_handle handle) {
   return task;
 }
 
-Status convert(const hvd_tensor& tensor, TensorView& view) {
-  if (tensor.struct_size < sizeof(hvd_tensor)) return {Code::invalid_argument, "hvd_tensor.struct_size is not set"};
-  if (tensor.dtype < 0 || tensor.dtype > static_cast<int32_t>(kLastDType)) {
-    return {Code::invalid_argument, "unknown dtype " + std::to_string(tensor.dtype)};
-  }
-  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) {
-    return {Code::invalid_argument, "a tensor has no shape"};
-  }
-  view.data = static_cast<std::byte*>(tensor.data);
-  view.dtype = static_cast<DType>(tensor.dtype);
-  view.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-  view.device = tensor.device;
-  view.stream = tensor.stream;
-  view.ready_event = tensor.ready_event;
-  for (int64_t size : view.shape) {
-    if (size < 0) return {Code::invalid_argument, "a dimension is negative"};
-  }
-  return {};
-}
-
-bool moves_data(Kind kind) { return kind <= Kind::reducescatter; }
-
-Status convert(const hvd_request& request, Operation& operation) {
-  if (request.struct_size < sizeof(hvd_request)) return {Code::invalid_argument, "hvd_request.struct_size is not set"};
-  if (request.kind < 0 || request.kind > HVD_JOIN) return {Code::invalid_argument, "unknown kind of operation"};
-  if (request.reduce_op < 0 || request.reduce_op > HVD_PRODUCT) return {Code::invalid_argument, "unknown reduce op"};
-  operation.request.kind = static_cast<Kind>(request.kind);
-  operation.request.process_set = request.process_set;
-  if (!moves_data(operation.request.kind)) {
-    operation.request.name = operation.request.kind == Kind::join ? "join.noname" : "barrier.noname";
-    return {};
-  }
-  if (request.name == nullptr || *request.name == 0) return {Code::invalid_argument, "an operation needs a name"};
-  if (Status status = convert(request.input, operation.input); !status.ok()) return status;
-  operation.output.data = static_cast<std::byte*>(request.output.data);
-  operation.output.dtype = operation.input.dtype;
-  operation.output.shape = operation.input.shape;
-  operation.output.device = operation.input.device;
-  operation.output.stream = request.output.stream;
-  operation.output.ready_event = request.output.ready_event;
-  operation.request.name = request.name;
-  operation.request.reduce_op = static_cast<ReduceOp>(request.reduce_op);
-  operation.request.dtype = operation.input.dtype;
-  operation.request.device = operation.input.device;
-  operation.request.root_rank = operation.request.kind == Kind::broadcast ? request.root_rank : -1;
-  operation.request.prescale = request.prescale_factor;
-  operation.request.postscale = request.postscale_factor;
-  operation.request.shape = operation.input.shape;
-  if (request.splits != nullptr) operation.sent_rows.assign(request.splits, request.splits + request.splits_count);
-  if (operation.request.kind == Kind::alltoall && request.splits != nullptr && request.splits_count == 0) {
-    return {Code::invalid_argument, "alltoall: the splits are empty; pass one per rank, or none at all"};
-  }
-  return {};
-}
-
 void fill(hvd_tensor* tensor, const TensorView& view) {
   *tensor = {.struct_size = sizeof(hvd_tensor),
              .dtype = static_cast<int32_t>(view.dtype),
@@ -131,23 +50,43 @@ void fill(hvd_tensor* tensor, const TensorView& view) {
              .ready_event = view.ready_event};
 }
 
-void connect(std::vector<Operation>& operations, const hvd_submit_options& options) {
-  if (options.allocate == nullptr) return;
-  for (size_t i = 0; i < operations.size(); i++) {
-    if (operations[i].output.data != nullptr) continue;
-    operations[i].allocate = [allocate = options.allocate, context = options.allocate_context,
-                              index = static_cast<int32_t>(i)](const TensorView& output) {
-      return static_cast<std::byte*>(allocate(context, index, static_cast<int32_t>(output.dtype),
-                                              static_cast<int32_t>(output.shape.size()), output.shape.data()));
-    };
-  }
+// Several requests are a group.
+Status submit(Engine& engine, std::span<const hvd_request> requests, const hvd_submit_options& options,
+              bool wait_follows, hvd_handle* handle) {
+  TaskRef task = make_task(requests.size());
+  if (Status status = read_requests(requests, options, *task); !status.ok()) return status;
+  if (Status status = engine.submit(task, wait_follows); !status.ok()) return status;
+  *handle = task->handle;
+  return {};
 }
 
-std::function<void(const Task&)> callback_of(const hvd_submit_options& options) {
-  if (options.done == nullptr) return nullptr;
-  return [done = options.done, context = options.done_context](const Task& task) {
-    done(context, task.handle, static_cast<hvd_code>(task.status.code()));
-  };
+// Says which one it was, and wakes nobody: that is done once for all. An exception must not get past the waking either.
+Status submit_one_of_many(Engine& engine, const hvd_request& request, const hvd_submit_options& options,
+                          hvd_handle* handle) {
+  Status status;
+  try {
+    status = submit(engine, std::span(&request, 1), options, true, handle);
+  } catch (const std::exception& problem) {
+    status = {Code::unknown, problem.what()};
+  }
+  if (status.ok()) return status;
+  const bool named = request.struct_size >= sizeof request && request.name != nullptr;
+  return {status.code(), (named ? request.name : std::string("a request")) + ": " + std::string(status.message())};
+}
+
+// The engine and the tasks of the handles; those that are 0 have none.
+Status find_all(std::span<const hvd_handle> handles, std::vector<TaskRef>& tasks, std::shared_ptr<Engine>& engine) {
+  Runtime::Visit visit(Runtime::instance());
+  bool all_done = true;
+  for (hvd_handle handle : handles) {
+    if (handle == 0) continue;
+    auto task = find(visit, handle);
+    if (!task.ok()) return task.status();
+    all_done = all_done && (*task)->done.load(std::memory_order_acquire);
+    tasks.push_back(std::move(*task));
+  }
+  engine = visit.hold();
+  return all_done || engine != nullptr ? Status() : visit.why_none();
 }
 
 int32_t copy_out(const std::vector<int32_t>& values, int32_t* out, int32_t capacity) {
@@ -162,7 +101,7 @@ extern "C" {
 
 uint32_t hvd_abi_version(void) { return HVD_ABI_VERSION; }
 const char* hvd_version(void) { return HVD_VERSION; }
-const char* hvd_last_error(void) { return last_error.c_str(); }
+const char* hvd_last_error(void) { return last_error(); }
 
 hvd_code hvd_init(int32_t set_count, const int32_t* set_sizes, const int32_t* set_ranks) {
   return guarded([&] {
@@ -248,21 +187,27 @@ hvd_code hvd_submit(const hvd_request* requests, int32_t count, const hvd_submit
     Runtime::Visit visit(Runtime::instance());
     if (visit.engine() == nullptr) return visit.why_none();
     if (count < 1) return {Code::invalid_argument, "a group needs at least one tensor"};
-    TaskRef task = make_task(static_cast<size_t>(count));
-    for (int32_t i = 0; i < count; i++) {
-      Operation& operation = task->operations[static_cast<size_t>(i)];
-      if (Status status = convert(requests[i], operation); !status.ok()) return status;
-      if (count > 1 && !moves_data(operation.request.kind)) {
-        return {Code::invalid_argument, "barrier and join cannot be part of a group"};
-      }
+    const hvd_submit_options chosen = read_options(options);
+    Status status = submit(*visit.engine(), std::span(requests, static_cast<size_t>(count)), chosen,
+                           chosen.wait_follows != 0, handle);
+    if (status.ok() && chosen.wait_follows == 2) visit.engine()->wake_for_new(true);
+    return status;
+  });
+}
+
+hvd_code hvd_submit_many(const hvd_request* requests, int32_t count, const hvd_submit_options* options,
+                         hvd_handle* handles) {
+  if (count > 0) std::fill_n(handles, count, 0);
+  return guarded([&]() -> Status {
+    Runtime::Visit visit(Runtime::instance());
+    if (visit.engine() == nullptr) return visit.why_none();
+    const hvd_submit_options chosen = read_options(options);
+    Status status;
+    for (int32_t i = 0; i < count && status.ok(); i++) {
+      status = submit_one_of_many(*visit.engine(), requests[i], chosen, &handles[i]);
     }
-    hvd_submit_options chosen{};
-    if (options != nullptr) std::memcpy(&chosen, options, std::min<size_t>(options->struct_size, sizeof chosen));
-    connect(task->operations, chosen);
-    task->on_done = callback_of(chosen);
-    if (Status status = visit.engine()->submit(task, chosen.wait_follows != 0); !status.ok()) return status;
-    *handle = task->handle;
-    return {};
+    if (chosen.wait_follows != 1) visit.engine()->wake_for_new(chosen.wait_follows == 2);
+    return status;
   });
 }
 
@@ -290,6 +235,26 @@ hvd_code hvd_wait(hvd_handle handle, double seconds) {
     TimePoint until = seconds < 0 ? kNever : Clock::now() + hvd::seconds(seconds);
     if (engine->wait(task, until)) return task->status;
     return {Code::timed_out, "the operation goes on"};
+  });
+}
+
+hvd_code hvd_wait_many(const hvd_handle* handles, int32_t count, double seconds) {
+  return guarded([&]() -> Status {
+    std::vector<TaskRef> tasks;
+    std::shared_ptr<Engine> engine;
+    if (count < 1) return {};
+    if (Status status = find_all(std::span(handles, static_cast<size_t>(count)), tasks, engine); !status.ok())
+      return status;
+    TimePoint until = seconds < 0 ? kNever : Clock::now() + hvd::seconds(seconds);
+    // The last one first: usually it is the last to be done, and then there is no other to wait for.
+    for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
+      if ((*task)->done.load(std::memory_order_acquire)) continue;
+      if (!engine->wait(*task, until)) return {Code::timed_out, "the operations go on"};
+    }
+    for (const TaskRef& task : tasks) {
+      if (!task->status.ok()) return task->status;
+    }
+    return {};
   });
 }
 
@@ -346,6 +311,43 @@ int32_t hvd_result_value(hvd_handle handle) {
 void hvd_release(hvd_handle handle) {
   Runtime::Visit visit(Runtime::instance());
   if (visit.operations() != nullptr) visit.operations()->release(handle);
+}
+
+void hvd_release_many(const hvd_handle* handles, int32_t count) {
+  Runtime::Visit visit(Runtime::instance());
+  if (visit.operations() == nullptr) return;
+  for (int32_t i = 0; i < count; i++) {
+    if (handles[i] != 0) visit.operations()->release(handles[i]);
+  }
+}
+
+hvd_code hvd_elastic_next_event(double seconds, hvd_elastic_event* event) {
+  return guarded([&]() -> Status {
+    if (event == nullptr || event->struct_size < sizeof(hvd_elastic_event))
+      return {Code::invalid_argument, "hvd_elastic_event.struct_size is not set"};
+    auto membership = Runtime::instance().membership();
+    if (!membership.ok()) return membership.status();
+    auto change = (*membership)->next_change(seconds < 0 ? kNever : after(Clock::now(), hvd::seconds(seconds)));
+    if (!change.ok()) return change.status();
+    event->change = static_cast<int32_t>(change->change);
+    event->timestamp = change->timestamp;
+    return {};
+  });
+}
+
+void hvd_elastic_stop_waiting(void) {
+  (void)guarded([]() -> Status {
+    if (auto membership = Runtime::instance().current_membership()) membership->stop_waiting();
+    return {};
+  });
+}
+
+hvd_code hvd_elastic_leave(const char* reason) {
+  return guarded([&]() -> Status {
+    auto membership = Runtime::instance().membership();
+    if (!membership.ok()) return membership.status();
+    return (*membership)->leave(reason == nullptr ? "" : reason);
+  });
 }
 
 hvd_code hvd_start_timeline(const char* path, int32_t mark_cycles) {

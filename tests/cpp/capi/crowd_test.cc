@@ -84,6 +84,7 @@ void describe_world(const Crowd& crowd, int rank, int port) {
   set("HOROVOD_GLOO_IFACE", "lo");
   set("_HOROVOD_SECRET_KEY", std::string(64, '7'));
   set("HOROVOD_START_TIMEOUT", "200");
+  set("HOROVOD_SILENCE_SECONDS", "100");  // with so many ranks to a core, one may not get its turn for long
 }
 
 // Sizes on both sides of the limit between one hop and staged chunks, the largest less often.

@@ -1,0 +1,105 @@
+#include "requests.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+namespace hvd {
+namespace {
+
+Status convert(const hvd_tensor& tensor, TensorView& view) {
+  if (tensor.struct_size < sizeof(hvd_tensor)) return {Code::invalid_argument, "hvd_tensor.struct_size is not set"};
+  if (tensor.dtype < 0 || tensor.dtype > static_cast<int32_t>(kLastDType)) {
+    return {Code::invalid_argument, "unknown dtype " + std::to_string(tensor.dtype)};
+  }
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr)) {
+    return {Code::invalid_argument, "a tensor has no shape"};
+  }
+  view.data = static_cast<std::byte*>(tensor.data);
+  view.dtype = static_cast<DType>(tensor.dtype);
+  view.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+  view.device = tensor.device;
+  view.stream = tensor.stream;
+  view.ready_event = tensor.ready_event;
+  for (int64_t size : view.shape) {
+    if (size < 0) return {Code::invalid_argument, "a dimension is negative"};
+  }
+  return {};
+}
+
+bool moves_data(Kind kind) { return kind <= Kind::reducescatter; }
+
+Status convert(const hvd_request& request, Operation& operation) {
+  if (request.struct_size < sizeof(hvd_request)) return {Code::invalid_argument, "hvd_request.struct_size is not set"};
+  if (request.kind < 0 || request.kind > HVD_JOIN) return {Code::invalid_argument, "unknown kind of operation"};
+  if (request.reduce_op < 0 || request.reduce_op > HVD_PRODUCT) return {Code::invalid_argument, "unknown reduce op"};
+  operation.request.kind = static_cast<Kind>(request.kind);
+  operation.request.process_set = request.process_set;
+  if (!moves_data(operation.request.kind)) {
+    operation.request.name = operation.request.kind == Kind::join ? "join.noname" : "barrier.noname";
+    return {};
+  }
+  if (request.name == nullptr || *request.name == 0) return {Code::invalid_argument, "an operation needs a name"};
+  if (Status status = convert(request.input, operation.input); !status.ok()) return status;
+  operation.output.data = static_cast<std::byte*>(request.output.data);
+  operation.output.dtype = operation.input.dtype;
+  operation.output.shape = operation.input.shape;
+  operation.output.device = operation.input.device;
+  operation.output.stream = request.output.stream;
+  operation.output.ready_event = request.output.ready_event;
+  operation.request.name = request.name;
+  operation.request.reduce_op = static_cast<ReduceOp>(request.reduce_op);
+  operation.request.dtype = operation.input.dtype;
+  operation.request.device = operation.input.device;
+  operation.request.root_rank = operation.request.kind == Kind::broadcast ? request.root_rank : -1;
+  operation.request.prescale = request.prescale_factor;
+  operation.request.postscale = request.postscale_factor;
+  operation.request.shape = operation.input.shape;
+  if (request.splits != nullptr) operation.sent_rows.assign(request.splits, request.splits + request.splits_count);
+  if (operation.request.kind == Kind::alltoall && request.splits != nullptr && request.splits_count == 0) {
+    return {Code::invalid_argument, "alltoall: the splits are empty; pass one per rank, or none at all"};
+  }
+  return {};
+}
+
+void connect(std::vector<Operation>& operations, const hvd_submit_options& options) {
+  if (options.allocate == nullptr) return;
+  for (size_t i = 0; i < operations.size(); i++) {
+    if (operations[i].output.data != nullptr) continue;
+    operations[i].allocate = [allocate = options.allocate, context = options.allocate_context,
+                              index = static_cast<int32_t>(i)](const TensorView& output) {
+      return static_cast<std::byte*>(allocate(context, index, static_cast<int32_t>(output.dtype),
+                                              static_cast<int32_t>(output.shape.size()), output.shape.data()));
+    };
+  }
+}
+
+std::function<void(const Task&)> callback_of(const hvd_submit_options& options) {
+  if (options.done == nullptr) return nullptr;
+  return [done = options.done, context = options.done_context](const Task& task) {
+    done(context, task.handle, static_cast<hvd_code>(task.status.code()));
+  };
+}
+
+}  // namespace
+
+Status read_requests(std::span<const hvd_request> requests, const hvd_submit_options& options, Task& task) {
+  for (size_t i = 0; i < requests.size(); i++) {
+    Operation& operation = task.operations[i];
+    if (Status status = convert(requests[i], operation); !status.ok()) return status;
+    if (requests.size() > 1 && !moves_data(operation.request.kind)) {
+      return {Code::invalid_argument, "barrier and join cannot be part of a group"};
+    }
+  }
+  connect(task.operations, options);
+  task.on_done = callback_of(options);
+  return {};
+}
+
+hvd_submit_options read_options(const hvd_submit_options* options) {
+  hvd_submit_options chosen{};
+  if (options != nullptr) std::memcpy(&chosen, options, std::min<size_t>(options->struct_size, sizeof chosen));
+  return chosen;
+}
+
+}  // namespace hvd

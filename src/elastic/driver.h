@@ -1,0 +1,127 @@
+// Decides for an elastic job which workers run where, who is in which generation, and when it ends. A pure state
+// machine: events and the time go in, actions come out; the launcher does them (src/launcher/elastic).
+//
+//   Driver driver(settings, now);                          // check(settings) was ok
+//   driver.on(HostsDiscovered{{{"a", 2}}}, now, actions);  // do the actions in order, then wait for the next event
+//   ... at driver.next_timer() at the latest:              driver.on(Timer{}, now, actions);
+//   ... until a Finish action came:                        driver.finished()
+//
+// The same events at the same times give the same actions. Every decision comes with one Say.
+// docs/elastic.md has the picture; the rules are in driver.cc (what an event changes), rules.cc (what follows).
+// Thread rule: one caller at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "elastic/events.h"
+#include "elastic/host_ledger.h"
+#include "elastic/settings.h"
+#include "elastic/worker.h"
+
+namespace hvd::elastic {
+
+class Driver {
+ public:
+  Driver(Settings settings, TimePoint now);
+
+  // Appends to `actions`. `now` never goes back. Events of workers that are gone are fine.
+  void on(const Event& event, TimePoint now, std::vector<Action>& actions);
+
+  TimePoint next_timer() const { return timer_; }  // kNever: only an event changes anything
+  // What cannot go on without something from outside; empty while a generation works and nothing is missing.
+  const std::string& waiting_for() const { return waiting_for_; }
+  bool finished() const { return phase_ == Phase::finished; }
+  Generation generation() const { return generation_; }  // 0: none yet
+  int resets() const;                                    // generations after the first
+
+ private:
+  enum class Phase { running, finishing, failing, finished };
+
+  // What an event changes (driver.cc).
+  void heard(const HostsDiscovered& event);
+  void heard(const WorkerReady& event);
+  void heard(const WorkerExited& event);
+  void heard(const WorkerLeaving& event);
+  void heard(const StartFailed& event);
+  void heard(const HostLost& event);
+  void heard(const StopJob& event);
+  void heard(const Timer&) {}
+  void accuse(const Worker& accuser, int rank);
+  void lost(const Worker& worker, const std::string& how);  // it failed by itself
+  void remove(WorkerId id);
+  void add_reason(std::string reason);
+
+  // What follows from the state and the time (rules.cc): applied until nothing more follows.
+  void settle();
+  void end_overdue();
+  void dismiss_unplaced();
+  void start_missing();
+  void announce_changes();
+  void announce(const std::vector<Worker*>& removed, const std::vector<Worker*>& joining);
+  void check_state_is_left();
+  void end_finishing();
+  void end_failing();
+
+  // When and with whom the next generation starts (forming.cc).
+  void form();
+  void form_first();
+  void form_next();
+  bool waits_for_members();
+  std::vector<const Worker*> choose_members() const;
+  void assign(std::vector<const Worker*> members);
+  void wait(std::string what);  // fails when it has lasted for the elastic timeout
+  std::string what_is_missing(int needed) const;
+
+  // Decisions.
+  void leave(Worker& worker, std::string reason);
+  void stop(Worker& worker);
+  void fail(std::string reason, int exit_code = 1);
+  void say(LogLevel level, std::string text);
+  template <class Kind>
+  void act(Kind action) {
+    actions_.emplace_back(std::move(action));
+    changed_ = true;
+  }
+  bool is_due(TimePoint time);  // if not, the timer is set to it
+
+  Worker* find(WorkerId id);
+  bool is_member(const Worker& worker) const;           // of the present generation
+  bool is_whole() const;                                // all its members are at work
+  bool is_last_with_state(const Worker& worker) const;  // and somebody is there to hand it over to
+  bool is_reset_left() const;
+  int count_usable() const;
+  int limit() const;  // of workers
+
+  Settings settings_;
+  HostLedger hosts_;
+  std::vector<Worker> workers_;    // whose processes may live, by id
+  std::vector<WorkerId> members_;  // of the present generation by rank, also those that are gone
+  Phase phase_ = Phase::running;
+  Generation generation_{0};
+  uint64_t last_id_ = 0;
+  double last_timestamp_ = 0;
+  int exit_code_ = 0;
+
+  std::vector<std::string> reasons_;   // why the present generation cannot stay as it is
+  std::vector<std::string> failures_;  // of its members, or of any worker before the first
+  std::string last_failure_;
+  std::optional<TimePoint> complete_since_;  // np slots are listed, and there was no generation yet
+  std::optional<TimePoint> regroup_since_;   // the first member has asked again
+  std::optional<TimePoint> waiting_since_;   // for something that the elastic timeout limits
+  TimePoint finish_by_ = kNever;
+  bool said_reset_limit_ = false;
+
+  // Of the event in hand.
+  TimePoint now_;
+  bool changed_ = false;  // by a rule: all of them are asked again
+  bool waits_ = false;
+  std::vector<Action> actions_;
+
+  TimePoint timer_ = kNever;
+  std::string waiting_for_;
+};
+
+}  // namespace hvd::elastic

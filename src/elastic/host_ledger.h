@@ -1,0 +1,46 @@
+// The hosts of an elastic job: which are listed now, oldest first, and which get no new worker for a while because one
+// failed there. A failure is never a ban: every rest ends. Pure. Thread rule: one caller at a time.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "elastic/events.h"
+#include "elastic/settings.h"
+
+namespace hvd::elastic {
+
+class HostLedger {
+ public:
+  HostLedger(BackOff back_off, uint64_t seed) : back_off_(back_off), seed_(seed) {}
+
+  // Hosts that stay keep their order; new ones come behind them. Returns what changed, as text ("added b:2; removed
+  // c"); empty: nothing did. What is known about failures outlives a host that comes and goes.
+  std::string list(const std::vector<HostSlots>& hosts);
+
+  // A worker failed there. Failures while the host rests are one incident, which makes the rest no shorter than the
+  // shortest from now. Returns how long it rests from now.
+  Duration failed(const std::string& host, TimePoint now);
+  void rest(const std::string& host, TimePoint until);  // without a failure
+
+  const std::vector<HostSlots>& hosts() const { return hosts_; }
+  bool has(std::string_view host, int slot) const;
+  TimePoint rests_until(const std::string& host) const;  // a time that is past: it does not rest
+  int count_slots() const;
+
+ private:
+  struct Record {
+    int incidents = 0;
+    TimePoint until{};
+  };
+
+  BackOff back_off_;
+  uint64_t seed_;
+  std::vector<HostSlots> hosts_;
+  std::map<std::string, Record> records_;  // of hosts that have rested
+};
+
+}  // namespace hvd::elastic

@@ -66,13 +66,14 @@ const Failure& find_cause(const std::vector<Failure>& failures) {
 
 std::string describe(const Failure& failure, TimePoint began) {
   std::string when = fmt::format("{:.1f} s after the start", seconds_of(failure.when - began));
+  std::string who = failure.who.empty() ? fmt::format("rank {}", failure.rank) : failure.who;
   switch (failure.kind) {
     case Failure::Kind::exit:
     case Failure::Kind::signal:
-      return fmt::format("rank {} on {} failed: pid {}, {}, {}", failure.rank, failure.host, failure.pid,
+      return fmt::format("{} on {} failed: pid {}, {}, {}", who, failure.host, failure.pid,
                          describe(failure.ended.ending), when);
     case Failure::Kind::not_started:
-      return fmt::format("rank {} on {} was not started: {}", failure.rank, failure.host, failure.reason);
+      return fmt::format("{} on {} was not started: {}", who, failure.host, failure.reason);
     case Failure::Kind::host_stuck:
     case Failure::Kind::host_lost: return fmt::format("lost host {}: {}, {}", failure.host, failure.reason, when);
   }

@@ -15,6 +15,7 @@ struct Failure {
   // In the order of how likely each is the cause of the others.
   enum class Kind { host_stuck, exit, signal, not_started, host_lost };
   Kind kind = Kind::exit;
+  std::string who = {};  // "worker 3": where it is not simply the rank
   std::string host;
   int rank = -1;  // not of hosts
   pid_t pid = -1;

@@ -231,7 +231,8 @@ std::string Job::summary() const {
         kSummaryLines);
   if (stopped_ > 0) text += fmt::format("; the job was stopped with {} still running", ranks_text(stopped_));
   text += "\n";
-  if (std::string hint = hint_for(cause, lines); !hint.empty()) text += fmt::format("Hint: {}.\n", hint);
+  if (std::string hint = hint_for(cause, lines); !hint.empty())
+    text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
   text += consequences(cause);
   if (cause.pid <= 0) return text;
   if (lines.empty()) return text + "It wrote nothing to stderr.\n";
@@ -247,6 +248,7 @@ std::string Job::consequences(const Failure& cause) const {
   }
   if (endings.empty()) return "";
   std::vector<std::string> parts;
+  parts.reserve(endings.size());
   for (const auto& [ending, count] : endings) parts.push_back(fmt::format("{} {}", ranks_text(count), ending));
   return fmt::format("After that: {}.\n", joined(parts, ", "));
 }

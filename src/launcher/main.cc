@@ -1,11 +1,15 @@
 // horovodrun: starts one process per rank. See options.cc for the command line, run.cc for the life of a job.
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/agents/agent.h"
+#include "launcher/agents/invitation.h"
 #include "launcher/check_build.h"
 #include "launcher/command_line/availability.h"
 #include "launcher/command_line/options.h"
@@ -14,6 +18,7 @@
 #include "launcher/guard.h"
 #include "launcher/hosts/assignment.h"
 #include "launcher/run.h"
+#include "net/tls.h"
 
 namespace {
 
@@ -22,6 +27,34 @@ constexpr int kUsageError = 2;
 int usage_error(const hvd::Status& status) {
   fmt::print(stderr, "horovodrun: {} (horovodrun --help lists the options)\n", status.message());
   return kUsageError;
+}
+
+// How a launcher starts an agent (ssh.cc): --agent - [INVITATION]
+int start_agent(const std::vector<std::string>& arguments) {
+  std::optional<hvd::Invitation> invitation;
+  if (arguments.size() > 2) {
+    auto parsed = hvd::parse_invitation(arguments[2]);
+    if (!parsed.ok()) return usage_error(parsed.status());
+    invitation = std::move(*parsed);
+  }
+  return hvd::run_guarded("agent", [&] { return hvd::run_started_agent(invitation); });
+}
+
+// For horovod.run, whose Python has TLS but makes no certificates.
+int show_new_identity() {
+  auto identity = hvd::make_tls_identity();
+  if (identity.ok()) {
+    fmt::print("{}\n", *identity);
+  } else {
+    fmt::print(stderr, "horovodrun: {}\n", identity.status().message());
+  }
+  return identity.ok() ? 0 : 1;
+}
+
+// A descriptor that is opened later must not be taken for one of the three.
+void open_standard_streams() {
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
 }
 
 int show_build(const char* program, const hvd::Options& options) {
@@ -34,11 +67,11 @@ int show_build(const char* program, const hvd::Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_streams();
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  // How a launcher starts an agent over ssh (ssh.cc).
-  if (arguments == std::vector<std::string>{"--agent", "-"})
-    return hvd::run_guarded("agent", [] { return hvd::run_agent({}); });
+  if (arguments.size() >= 2 && arguments[0] == "--agent" && arguments[1] == "-") return start_agent(arguments);
   if (arguments.size() == 2 && arguments[0] == hvd::kProbeOption) return hvd::run_probe(arguments[1]);
+  if (arguments == std::vector<std::string>{"--make-tls-identity"}) return show_new_identity();
   auto options = hvd::parse_options(arguments);
   if (!options.ok()) return usage_error(options.status());
   for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
@@ -57,7 +90,7 @@ int main(int argc, char** argv) {
   if (options->action == hvd::Options::Action::doctor)
     return hvd::run_guarded("doctor", [&] { return hvd::run_doctor(*options, argv[0]); });
   std::vector<hvd::Slot> slots;
-  if (!options->agents) {  // else the hosts are those whose agents come
+  if (!options->agents && !hvd::is_elastic(*options)) {  // else the hosts are those that come
     auto assigned = hvd::assign(options->hosts, options->num_proc);
     if (!assigned.ok()) return usage_error(assigned.status());
     slots = std::move(*assigned);

@@ -30,18 +30,6 @@ bool wants_tls(const Options& options) {
   return options.tls || (!value.empty() && value != "0");
 }
 
-// Those that mean something to other hosts, or else all.
-std::vector<std::string> published(const std::vector<Endpoint>& endpoints) {
-  std::vector<std::string> good, all;
-  for (const Endpoint& endpoint : endpoints) {
-    IpAddress ip = endpoint.address.ip;
-    ip.scope = 0;
-    all.push_back(to_text(ip));
-    if (!ip.is_link_local() && !ip.is_loopback()) good.push_back(all.back());
-  }
-  return good.empty() ? all : good;
-}
-
 Status add_tls(const Options& options, Meeting& meeting) {
   if (!wants_tls(options)) return {};
   auto identity = make_tls_identity();
@@ -52,7 +40,18 @@ Status add_tls(const Options& options, Meeting& meeting) {
 
 }  // namespace
 
-Result<Meeting> meet_on_this_machine(const Options& options, Key key) {
+std::vector<std::string> published_addresses(const std::vector<Endpoint>& endpoints) {
+  std::vector<std::string> good, all;
+  for (const Endpoint& endpoint : endpoints) {
+    IpAddress ip = endpoint.address.ip;
+    ip.scope = 0;
+    all.push_back(to_text(ip));
+    if (!ip.is_link_local() && !ip.is_loopback()) good.push_back(all.back());
+  }
+  return good.empty() ? all : good;
+}
+
+Result<Meeting> meet_on_this_machine(const Options& options, const Key& key) {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) return system_error("cannot open", "a socket");
   sockaddr_in address{};
@@ -64,17 +63,17 @@ Result<Meeting> meet_on_this_machine(const Options& options, Key key) {
     return system_error("cannot bind a port of", kLoopback);
   return Meeting{.addresses = kLoopback,
                  .port = ntohs(address.sin_port),
-                 .key = std::move(key),
+                 .key = key,
                  .tls_identity = {},
                  .interfaces = options.network_interfaces,
                  .reserved = std::move(socket),
                  .store = nullptr};
 }
 
-Result<Meeting> meet_on_several_hosts(const Options& options, Key key) {
+Result<Meeting> meet_on_several_hosts(const Options& options, const Key& key, StoreServer::TakeWorker take_worker) {
   Meeting meeting{.addresses = {},
                   .port = 0,
-                  .key = std::move(key),
+                  .key = key,
                   .tls_identity = {},
                   .interfaces = options.network_interfaces,
                   .reserved = UniqueFd(),
@@ -88,10 +87,10 @@ Result<Meeting> meet_on_several_hosts(const Options& options, Key key) {
   }
   auto listener = listen_on(options.network_interfaces);
   if (!listener.ok()) return listener.status();
-  auto store = StoreServer::create(std::move(*listener), credentials);
+  auto store = StoreServer::create(std::move(*listener), credentials, {}, {}, std::move(take_worker));
   if (!store.ok()) return store.status();
   meeting.store = std::move(*store);
-  meeting.addresses = joined(published(meeting.store->endpoints()), ",");
+  meeting.addresses = joined(published_addresses(meeting.store->endpoints()), ",");
   meeting.port = meeting.store->port();
   return meeting;
 }

@@ -26,8 +26,13 @@ struct Meeting {
   std::shared_ptr<StoreServer> store;   // on several
 };
 
-Result<Meeting> meet_on_this_machine(const Options& options, Key key);
-Result<Meeting> meet_on_several_hosts(const Options& options, Key key);
+Result<Meeting> meet_on_this_machine(const Options& options, const Key& key);
+// `take_worker`: of an elastic job, whose workers come to the same port.
+Result<Meeting> meet_on_several_hosts(const Options& options, const Key& key,
+                                      StoreServer::TakeWorker take_worker = nullptr);
+
+// Of a listener: those that mean something to other hosts, or else all.
+std::vector<std::string> published_addresses(const std::vector<Endpoint>& endpoints);
 
 // The key of options.key_file ("-": from stdin). Without it a new one; for an agent, from stdin.
 Result<Key> key_of_job(const Options& options);

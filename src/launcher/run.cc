@@ -1,59 +1,35 @@
 #include "launcher/run.h"
 
 #include <fmt/core.h>
-#include <limits.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <filesystem>
-#include <set>
 
-#include "launcher/agents/agent_door.h"
 #include "launcher/agents/contact.h"
 #include "launcher/agents/remote_host.h"
+#include "launcher/elastic/run_elastic.h"
 #include "launcher/job.h"
 #include "launcher/meeting.h"
+#include "launcher/muster.h"
 #include "launcher/output/screen.h"
 #include "launcher/signals.h"
-#include "launcher/ssh/ssh.h"
-#include "launcher/ssh/ssh_contacts.h"
 #include "launcher/workers/binding.h"
 #include "launcher/workers/crew.h"
 #include "launcher/workers/environment.h"
 #include "launcher/workers/process.h"
+#include "launcher/workers/work.h"
+#include "model/config.h"
 
 namespace hvd {
 namespace {
 
-constexpr double kSilence = 5, kStartTimeout = 30;  // seconds, as model/config.cc has them
-constexpr double kSilences = 2;                     // the ranks of a silent host are noticed first, by their peers
-
-// A number in seconds that the user has given to the workers too.
-double seconds_from(const Options& options, std::string_view name, double otherwise) {
-  const char* inherited = find_variable(environ, name);
-  std::string_view text = inherited ? inherited : "";
-  for (const auto& [variable, value] : options.variables)
-    if (variable == name) text = value;
-  double value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  bool is_number = !text.empty() && error == std::errc() && end == text.data() + text.size() && value > 0;
-  return is_number ? value : otherwise;
-}
-
-std::string agents_text(int count) { return count == 1 ? "1 agent" : fmt::format("{} agents", count); }
+constexpr double kSilences = 2;  // the ranks of a silent host are noticed first, by their peers
 
 // Everything that a job needs, put together step by step.
 class Run {
  public:
-  Run(const Options& options, Signals signals) : options_(options), signals_(std::move(signals)) {
-    double limit = seconds_from(options, "HOROVOD_START_TIMEOUT", kStartTimeout);
-    start_timeout_ = options.start_timeout ? *options.start_timeout : limit;
-    std::array<char, PATH_MAX> directory{};
-    if (::getcwd(directory.data(), directory.size()) != nullptr) directory_ = directory.data();
-  }
+  Run(const Options& options, Signals signals)
+      : options_(options), signals_(std::move(signals)), muster_(options, signals_, screen_) {}
 
   int run(std::vector<Slot> slots) {
     auto key = key_of_job(options_);
@@ -71,9 +47,9 @@ class Run {
       std::erase_if(hosts, [&](const Host& host) { return !has_slot(slots, host); });
       contacts = call_hosts(hosts);
     }
-    if (stop_signal_ != 0) {
-      (void)failed(Status(Code::aborted, fmt::format("got {}; nothing was started", signal_name(stop_signal_))));
-      return 128 + stop_signal_;
+    if (int stop = muster_.stop_signal(); stop != 0) {
+      (void)failed(Status(Code::aborted, fmt::format("got {}; nothing was started", signal_name(stop))));
+      return 128 + stop;
     }
     if (!contacts.ok()) return failed(contacts.status());
     auto meeting = contacts->empty() ? meet_on_this_machine(options_, *key) : meet_on_several_hosts(options_, *key);
@@ -97,56 +73,20 @@ class Run {
     return 1;
   }
 
-  TimePoint deadline() const { return after(Clock::now(), seconds(start_timeout_)); }
-
-  // One round of an event loop; false: a signal asks us to stop.
-  template <class Contacts>
-  bool wait_for(Contacts& contacts) {
-    contacts.add_to(set_);
-    screen_.add_to(set_);
-    signals_.add_to(set_);
-    set_.wait();
-    signals_.reap([&](pid_t pid, int status) { contacts.on_reaped(pid, status); });
-    contacts.look();
-    auto stops = signals_.take_stop_signals();
-    if (!stops.empty()) stop_signal_ = stops[0];
-    return stops.empty();
-  }
-
   Result<std::vector<Contact>> call_hosts(const std::vector<Host>& hosts) {
-    std::vector<Host> remote;
-    for (const Host& host : hosts)
-      if (!is_local(host)) remote.push_back(host);
-    if (remote.empty()) return std::vector<Contact>();
-    std::error_code error;
-    std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
-    Ssh ssh = ssh_of(options_, environ, static_cast<int>(start_timeout_));
-    SshContacts contacts(ssh, remote, path, deadline(), strangers_);
-    while (!contacts.is_done()) {
-      screen_.set_status(
-          fmt::format("horovodrun: contacting hosts: {} of {} answer", contacts.reached(), remote.size()));
-      if (!wait_for(contacts)) return Status(Code::aborted, "");
-    }
-    if (contacts.failures().empty()) return contacts.take_contacts();
-    screen_.show(WorkerStream::err, describe(contacts.failures(), remote.size()));
+    Muster::Reached reached = muster_.call(hosts);
+    if (reached.failures.empty()) return std::move(reached.contacts);
+    screen_.show(WorkerStream::err, describe(reached.failures, reached.failures.size() + reached.contacts.size()));
     return Status(Code::unknown, "");
   }
 
   Result<std::vector<Contact>> await_agents(const Key& key) {
-    auto door = AgentDoor::open(options_, key, static_cast<size_t>(*options_.agents));
-    if (!door.ok()) return door.status();
-    screen_.say(fmt::format("waiting for {} at {}", agents_text(*options_.agents), (*door)->addresses()));
-    TimePoint until = options_.start_timeout ? deadline() : kNever;  // they are started by hand or by a scheduler
-    while (!(*door)->is_done()) {
-      screen_.set_status(
-          fmt::format("horovodrun: waiting for agents: {} of {} came", (*door)->reached(), *options_.agents));
-      set_.wake_at(until);
-      if (!wait_for(**door)) return Status(Code::aborted, "");
-      if (Clock::now() >= until)
-        return Status(Code::timed_out, fmt::format("{} of {} agents came within {:.0f} s (--start-timeout)",
-                                                   (*door)->reached(), *options_.agents, start_timeout_));
-    }
-    return (*door)->take_contacts();
+    // They are started by hand or by a scheduler: only a time that was asked for counts.
+    auto contacts = muster_.await_agents(key, options_.start_timeout ? muster_.deadline() : kNever);
+    if (muster_.stop_signal() != 0) return Status(Code::aborted, "");
+    if (!contacts.ok() || contacts->size() == static_cast<size_t>(*options_.agents)) return contacts;
+    return Status(Code::timed_out, fmt::format("{} of {} agents came within {:.0f} s (--start-timeout)",
+                                               contacts->size(), *options_.agents, muster_.start_timeout()));
   }
 
   // The agents' hosts share the processes evenly, unless --slots-per-host says how many each takes.
@@ -164,16 +104,16 @@ class Run {
 
   int run_on(const std::vector<Host>& hosts, const std::vector<Slot>& slots, std::vector<Contact> contacts,
              const Meeting& meeting) {
-    Duration silence = seconds(kSilences * seconds_from(options_, "HOROVOD_SILENCE_SECONDS", kSilence));
+    double silence = kSilences * seconds_for_workers(options_, "HOROVOD_SILENCE_SECONDS", Config().silence_time);
     Job job(options_, screen_, signals_);
     for (const Host& host : hosts) {
       auto contact = std::find_if(contacts.begin(), contacts.end(),
                                   [&](const Contact& one) { return one.host.name == host.name; });
       bool is_here = contact == contacts.end();
-      Work work = work_for(host, slots, meeting, is_here, is_here ? usable_cores() : contact->hello.cores);
+      Work work = work_for(host, slots, meeting, is_here, is_here ? core_count() : contact->hello.cores);
       job.add_host(host.name, slots, std::move(work), [&](HostEvents& events) -> std::unique_ptr<HostRunner> {
-        if (is_here) return std::make_unique<Crew>(events, strangers_);
-        return std::make_unique<RemoteHost>(events, std::move(*contact), silence);
+        if (is_here) return std::make_unique<Crew>(events, muster_.strangers());
+        return std::make_unique<RemoteHost>(events, std::move(*contact), seconds(silence));
       });
     }
     return job.run();
@@ -182,24 +122,16 @@ class Run {
   Work work_for(const Host& host, const std::vector<Slot>& slots, const Meeting& meeting, bool is_here, int cores) {
     auto first = std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.host == host.name; });
     if (first == slots.end()) return {};  // an agent too many, which leaves with the others
-    Work work{.command = options_.command, .bind_to = options_.bind_to};
-    if (!is_here) {
-      work.directory = directory_;
-      work.variables = forwarded_variables(environ, host);
-    }
-    Variables own = job_variables(options_.variables, meeting);
-    work.variables.insert(work.variables.end(), own.begin(), own.end());
-    work.defaults = thread_defaults(cores, first->local_size);
+    Work work = work_on(host, options_, meeting, directory_, is_here, cores, first->local_size);
     say_threads(work.defaults, host, cores, first->local_size);
     return work;
   }
 
-  // Once, because all hosts are likely to be alike; and to a person, not into the output of a program.
+  // Once, because all hosts are likely to be alike. A worker that has its host for itself gets what it would have had.
   void say_threads(const Variables& defaults, const Host& host, int cores, int local_size) {
-    if (has_said_threads_ || find_variable(environ, "OMP_NUM_THREADS") != nullptr) return;
-    if (!screen_.is_terminal() && !options_.verbose) return;
+    if (has_said_threads_ || local_size < 2 || find_variable(environ, "OMP_NUM_THREADS") != nullptr) return;
     has_said_threads_ = true;
-    screen_.say(fmt::format("OMP_NUM_THREADS is {} for each of the {} workers on {} ({} cores); set it to choose",
+    screen_.say(fmt::format("note: OMP_NUM_THREADS is {} for each of the {} workers on {} ({} cores); set it to choose",
                             defaults[0].second, local_size, host.name, cores));
   }
 
@@ -207,23 +139,21 @@ class Run {
   Signals signals_;
   Screen screen_;
   PollSet set_;
-  std::set<pid_t> strangers_;
-  double start_timeout_ = kStartTimeout;
-  std::string directory_;  // where the user is
-  int stop_signal_ = 0;
+  Muster muster_;
+  std::string directory_ = current_directory();
   bool has_said_threads_ = false;
 };
 
 }  // namespace
 
 int run_job(const Options& options, const std::vector<Slot>& slots) {
-  ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is seen by write()
   adopt_orphans();
   auto signals = Signals::create();
   if (!signals.ok()) {
     fmt::print(stderr, "horovodrun: {}\n", signals.status().message());
     return 1;
   }
+  if (is_elastic(options)) return run_elastic_job(options, *signals);
   return Run(options, std::move(*signals)).run(slots);
 }
 

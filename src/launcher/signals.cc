@@ -5,45 +5,51 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
 #include <utility>
 
 #include "launcher/guard.h"
 
 namespace hvd {
+namespace {
+
+UniqueFd watch(const sigset_t& signals) { return UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)); }
+
+std::optional<int> next(const UniqueFd& fd) {
+  signalfd_siginfo info{};
+  if (::read(fd.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+}  // namespace
 
 Result<Signals> Signals::create() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (int signal : kStopSignals) ::sigaddset(&signals, signal);
-  ::sigaddset(&signals, SIGCHLD);
-  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) return system_error("cannot watch", "signals");
-  return Signals(std::move(fd));
+  sigset_t stops, children;
+  ::sigemptyset(&stops);
+  for (int signal : kStopSignals) ::sigaddset(&stops, signal);
+  ::sigemptyset(&children);
+  ::sigaddset(&children, SIGCHLD);
+  Signals signals(watch(stops), watch(children));
+  if (!signals.stops_ || !signals.children_) return system_error("cannot watch", "signals");
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is seen by write()
+  return signals;
 }
 
 void Signals::add_to(PollSet& set) {
-  set.add(fd_.get(), POLLIN, [] {});
-}
-
-void Signals::read() {
-  signalfd_siginfo info{};
-  while (::read(fd_.get(), &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo == SIGCHLD) {
-      children_ = true;
-    } else {
-      stop_signals_.push_back(static_cast<int>(info.ssi_signo));
-    }
-  }
+  set.add(stops_.get(), POLLIN, [] {});
+  set.add(children_.get(), POLLIN, [] {});
 }
 
 std::vector<int> Signals::take_stop_signals() {
-  read();
-  return std::exchange(stop_signals_, {});
+  std::vector<int> taken;
+  while (auto signal = next(stops_)) taken.push_back(*signal);
+  return taken;
 }
 
 void Signals::reap(const std::function<void(pid_t pid, int status)>& take) {
-  read();
-  if (!std::exchange(children_, false)) return;
+  if (!next(children_)) return;
+  while (next(children_)) {
+  }
   int status = 0;
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) take(pid, status);
 }

@@ -1,4 +1,6 @@
-// Signals and the ends of children, read from a descriptor. Thread rule: one thread; the signals are blocked (guard.h).
+// Signals and the ends of children, each read from a descriptor of its own: who asks for the one takes nothing of the
+// other away, so what is still to be asked for always ends the next wait. Thread rule: one thread; the signals are
+// blocked (guard.h).
 #pragma once
 
 #include <sys/types.h>
@@ -14,21 +16,18 @@ namespace hvd {
 
 class Signals {
  public:
-  static Result<Signals> create();
+  static Result<Signals> create();  // from now on SIGPIPE does nothing
 
   void add_to(PollSet& set);
-  // Those that ask us to stop, in order, since the last call.
+  // Those that have asked us to stop since the last call.
   std::vector<int> take_stop_signals();
   // Reaps all children that have ended.
   void reap(const std::function<void(pid_t pid, int status)>& take);
 
  private:
-  explicit Signals(UniqueFd fd) : fd_(std::move(fd)) {}
-  void read();
+  Signals(UniqueFd stops, UniqueFd children) : stops_(std::move(stops)), children_(std::move(children)) {}
 
-  UniqueFd fd_;
-  std::vector<int> stop_signals_;
-  bool children_ = false;
+  UniqueFd stops_, children_;
 };
 
 }  // namespace hvd

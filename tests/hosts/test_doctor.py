@@ -32,13 +32,6 @@ def bed() -> Iterator[Bed]:
 
 
 @pytest.fixture
-def horovodrun() -> str:
-    path = os.environ.get("HOROVODRUN") or str(ROOT / "python/horovod/bin/horovodrun")
-    assert os.access(path, os.X_OK), f"{path} is missing: run make first"
-    return path
-
-
-@pytest.fixture
 def examine(bed: Bed, horovodrun: str) -> Examine:
     def call(*arguments: str, code: int = 0, hosts: str = "hosta,hostb") -> dict[str, Any]:
         command = [horovodrun, "--doctor", "--json", *(["-H", hosts] if hosts else []), *arguments]

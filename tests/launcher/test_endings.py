@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import pytest
+from child import Child
 from waiting import DEADLINE, RUNAWAY, STUBBORN, WAIT, started
 
 
@@ -104,7 +105,7 @@ for number in (signal.SIGINT, signal.SIGTERM):
 {WAIT}
 """
     command = [horovodrun, "-np", "1", *python(code)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
         process.stdout.readline()
         os.killpg(process.pid, signal.SIGINT)
         out, _ = process.communicate(timeout=DEADLINE)

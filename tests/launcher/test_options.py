@@ -96,8 +96,6 @@ def test_ambiguous_beginning(run):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--host-discovery-script", "./hosts.sh"], "elastic jobs are not in this version yet"),
-        (["--min-np", "1", "-H", "a:1,b:1"], "elastic jobs are not in this version yet"),
         (["--mpi"], "starting the ranks with mpirun"),
     ],
 )
@@ -146,7 +144,6 @@ WRONG = [
     (["-np", "1", "--blacklist-cooldown-range", "9", "5", "true"], "the smaller one first"),
     (["-np", "2", "--min-np", "3", "-H", "a:1,b:1", "true"], "--min-np 3 is more than -np 2"),
     (["-np", "2", "--min-np", "1", "--max-np", "1", "-H", "a:1,b:1", "true"], "--max-np 1 is less than -np 2"),
-    (["-np", "2", "--min-np", "2", "-H", "a:2", "true"], "an elastic job needs two hosts or more"),
     (["-np", "2", "--min-np", "0", "-H", "a:1,b:1", "true"], "--min-np 0: expected a number from 1"),
     (["--host-discovery-script", "f", "true"], "-np is required"),
     (["--agents", "2", "true"], "-np is required"),

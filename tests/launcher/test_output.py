@@ -8,6 +8,7 @@ import re
 import subprocess
 
 import pytest
+from child import Child
 
 
 def test_lines_carry_rank_and_stream(run):
@@ -36,12 +37,12 @@ def test_line_ends(run, written, seen):
 def test_progress_bar_is_shown_while_it_moves(horovodrun, python):
     """A bar redraws itself with carriage returns; every redraw must come through at once, not at the end."""
     code = "import signal, sys\nfor i in range(3): sys.stderr.write(f' {i}%\\r')\nsignal.pause()"
-    with subprocess.Popen([horovodrun, "-np", "1", *python(code)], stderr=subprocess.PIPE) as process:
+    with Child([horovodrun, "-np", "1", *python(code)], stderr=subprocess.PIPE) as process:
         seen = b""
-        while seen.count(b"\r") < 3:
-            seen += os.read(process.stderr.fileno(), 4096)
-        assert seen == b"[0]<stderr>: 0%\r[0]<stderr>: 1%\r[0]<stderr>: 2%\r"
+        while seen.count(b"\r") < 3 and (part := os.read(process.stderr.fileno(), 4096)):
+            seen += part
         process.terminate()
+    assert seen == b"[0]<stderr>: 0%\r[0]<stderr>: 1%\r[0]<stderr>: 2%\r"
 
 
 def test_return_and_newline_in_two_writes(run, python):
@@ -105,7 +106,7 @@ def test_a_line_of_ten_megabytes(run, python):
 
 def test_slow_reader_gets_everything(horovodrun, python):
     command = [horovodrun, "-np", "2", *python("for i in range(200000): print(i)")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+    with Child(command, stdout=subprocess.PIPE) as process:
         text = b""
         while part := os.read(process.stdout.fileno(), 1000):
             text += part
@@ -115,7 +116,7 @@ def test_slow_reader_gets_everything(horovodrun, python):
 
 def test_reader_that_goes_away_does_not_end_the_job(horovodrun, python, tmp_path):
     code = f"for i in range(100000): print(i)\nopen({str(tmp_path / 'done')!r}, 'w')"
-    with subprocess.Popen([horovodrun, "-np", "1", *python(code)], stdout=subprocess.PIPE) as process:
+    with Child([horovodrun, "-np", "1", *python(code)], stdout=subprocess.PIPE) as process:
         process.stdout.close()
     assert process.returncode == 0
     assert (tmp_path / "done").exists()

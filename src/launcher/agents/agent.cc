@@ -1,7 +1,6 @@
 #include "launcher/agents/agent.h"
 
 #include <fmt/core.h>
-#include <limits.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cstdio>
 #include <set>
 
+#include "base/host_name.h"
 #include "launcher/agents/agent_call.h"
 #include "launcher/agents/agent_link.h"
 #include "launcher/agents/stdio_stream.h"
@@ -28,9 +28,7 @@ int agent_failed(std::string_view reason) {
 }
 
 AgentHello own_hello() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) name[0] = '\0';
-  return {.version = HVD_VERSION, .host = name.data(), .pid = ::getpid(), .cores = usable_cores()};
+  return {.version = HVD_VERSION, .host = host_name(), .pid = ::getpid(), .cores = core_count()};
 }
 
 class Agent : public HostEvents {
@@ -147,15 +145,14 @@ class Agent : public HostEvents {
   std::string lost_;  // why, if not because it was let go
 };
 
-// Waits for the launcher's first word.
+// Waits for the launcher's first word; peer_lost: stdin has ended.
 Status await_first_word(AgentLink& link, Signals& signals) {
   PollSet set;
   while (true) {
     auto message = link.receive();
     if (!message.ok())
       return {Code::peer_lost,
-              "stdin ended before the launcher said anything: whatever runs this command has to pass "
-              "stdin on (kubectl exec -i)"};
+              "stdin ended before the launcher said anything: whatever runs this command has to pass stdin on"};
     if (*message) return {};
     if (auto stops = signals.take_stop_signals(); !stops.empty())
       return {Code::aborted, fmt::format("got {}", signal_name(stops[0]))};
@@ -165,30 +162,50 @@ Status await_first_word(AgentLink& link, Signals& signals) {
   }
 }
 
-int serve_stdio() {
+// The first line that a launcher looks for on our stdout.
+Status say_opening(Stream& out, std::string_view opening) {
+  std::string line = fmt::format("{}{}\n", kAgentMark, opening);
+  auto said = out.write(std::as_bytes(std::span(line)));
+  if (said.ok() && *said == line.size()) return {};
+  return {Code::peer_lost, "cannot write to stdout"};
+}
+
+int serve(Result<std::unique_ptr<Stream>> stream, Signals& signals) {
+  if (!stream.ok()) return agent_failed(stream.status().message());
+  AgentLink link(std::move(*stream));
+  return Agent(link, signals).run();
+}
+
+// Without stdin: what we say on stdout is all that the launcher hears, until we call it.
+int answer(const Invitation& invitation, Stream& out, Signals& signals) {
+  auto pair = KeyPair::make();
+  if (!pair.ok()) return agent_failed(pair.status().message());
+  if (Status status = say_opening(out, answer_text(pair->public_key())); !status.ok())
+    return agent_failed(status.message());
+  return serve(call_back(invitation, *pair, signals), signals);
+}
+
+}  // namespace
+
+int run_started_agent(const std::optional<Invitation>& invitation) {
+  adopt_orphans();
   auto signals = Signals::create();
   if (!signals.ok()) return agent_failed(signals.status().message());
   std::unique_ptr<Stream> stream = make_stdio_stream();
   Stream& raw = *stream;
   AgentLink link(std::move(stream), STDOUT_FILENO);
-  if (Status status = await_first_word(link, *signals); !status.ok()) return agent_failed(status.message());
-  auto said = raw.write(std::as_bytes(std::span(kAgentMagic)));
-  if (!said.ok() || *said != kAgentMagic.size()) return agent_failed("cannot write to stdout");
+  Status heard = await_first_word(link, *signals);
+  if (heard.code() == Code::peer_lost && invitation) return answer(*invitation, raw, *signals);
+  if (heard.ok()) heard = say_opening(raw, "");
+  if (!heard.ok()) return agent_failed(heard.message());
   return Agent(link, *signals).run();
 }
 
-}  // namespace
-
 int run_agent(const Options& options) {
-  ::signal(SIGPIPE, SIG_IGN);
   adopt_orphans();
-  if (options.rendezvous.empty()) return serve_stdio();
   auto signals = Signals::create();
   if (!signals.ok()) return agent_failed(signals.status().message());
-  auto stream = call_launcher(options, *signals);
-  if (!stream.ok()) return agent_failed(stream.status().message());
-  AgentLink link(std::move(*stream));
-  return Agent(link, *signals).run();
+  return serve(call_launcher(options, *signals), *signals);
 }
 
 }  // namespace hvd

@@ -1,12 +1,17 @@
 // The agent of a host: runs workers there as its launcher tells it, and ends with everything it started when the
-// launcher lets it go, falls silent or is gone. Started by the launcher over ssh, it talks over stdin and stdout;
-// started by anybody else, it calls the launcher (--rendezvous). Thread rule: called once, from main, below a guard.
+// launcher lets it go, falls silent or is gone. Started by the launcher over ssh, it talks over stdin and stdout, or,
+// where there is no stdin, calls the launcher that has invited it; started by anybody else, it calls the launcher too
+// (--rendezvous). Thread rule: called once, from main, below a guard.
 #pragma once
 
+#include <optional>
+
+#include "launcher/agents/invitation.h"
 #include "launcher/command_line/options.h"
 
 namespace hvd {
 
-int run_agent(const Options& options);
+int run_agent(const Options& options);                               // --agent --rendezvous
+int run_started_agent(const std::optional<Invitation>& invitation);  // by a launcher (ssh.cc)
 
 }  // namespace hvd

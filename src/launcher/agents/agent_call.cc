@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 
+#include "base/number.h"
 #include "launcher/meeting.h"
 #include "launcher/workers/process.h"
 #include "net/connector.h"
@@ -64,8 +64,8 @@ Result<Rendezvous> parse_rendezvous(std::string_view text) {
   size_t colon = text.rfind(':');
   Rendezvous place;
   std::string_view port = colon == std::string_view::npos ? "" : text.substr(colon + 1);
-  auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), place.port);
-  if (port.empty() || error != std::errc() || end != port.data() + port.size() || place.port == 0)
+  place.port = read_number<uint16_t>(port).value_or(0);
+  if (place.port == 0)
     return Status(Code::invalid_argument,
                   fmt::format("--rendezvous {}: expected HOST:PORT, as in node1:4711 or [fd00::2]:4711", text));
   std::string_view host = text.substr(0, colon);
@@ -99,6 +99,15 @@ Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& s
     if (Clock::now() >= deadline) return stream;
     if (!has_said) fmt::print(stderr, "horovodrun --agent: still waiting for the launcher: {}\n", reason);
   }
+}
+
+Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const KeyPair& own, Signals& signals) {
+  auto key = own.agree(Side::agent, invitation.key);
+  if (!key.ok()) return key.status();
+  auto credentials = agent_credentials(*key);
+  if (!credentials.ok()) return credentials.status();
+  Rendezvous place{.host = invitation.addresses, .port = invitation.port};
+  return try_once(place, *credentials, signals, after(Clock::now(), seconds(invitation.seconds)));
 }
 
 }  // namespace hvd

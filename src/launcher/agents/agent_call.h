@@ -1,10 +1,12 @@
-// How an agent that was started by hand finds its launcher. Thread rule: one thread; call_launcher() blocks.
+// How an agent calls its launcher: one that was started by hand, or that was invited. Thread rule: one thread; calls
+// block.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "launcher/agents/invitation.h"
 #include "launcher/command_line/options.h"
 #include "launcher/signals.h"
 #include "net/credentials.h"
@@ -23,5 +25,8 @@ Result<Credentials> agent_credentials(const Key& key);
 
 // Tries until the launcher is there, it refuses us, a signal comes or the start time-out is over, if there is one.
 Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& signals);
+
+// Follows an invitation, until its time is over. The launcher has been told the public half of `own`.
+Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const KeyPair& own, Signals& signals);
 
 }  // namespace hvd

@@ -17,8 +17,6 @@ namespace hvd {
 inline constexpr uint64_t kAgentProtocol = 1;
 inline constexpr size_t kOutputWindow = 1 << 20;          // bytes of one stream kind under way from one host
 inline constexpr size_t kLargestAgentMessage = 16 << 20;  // the environment and command of a job are the largest
-// An agent that talks over ssh says this before its first frame: whatever a login shell prints comes before it.
-inline constexpr std::string_view kAgentMagic{"\n\0horovod agent\n", 16};
 
 // agent -> launcher
 struct AgentHello {

@@ -19,6 +19,8 @@ template <class... Cases>
 struct Match : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Match(Cases...) -> Match<Cases...>;  // clang 14 does not find it by itself
 
 }  // namespace
 
@@ -142,6 +144,7 @@ void RemoteHost::lose(std::string_view reason, bool is_cause) {
   std::string_view said = contact_.ssh->said();
   said = said.substr(0, said.find_last_not_of(" \t\r\n") + 1);
   said = said.substr(said.find_last_of("\r\n") + 1);
+  if (said.starts_with("+ ")) said = {};  // a trace of kubexec.sh (set -x), which says nothing about the end
   events_.on_lost(said.empty() ? std::string(reason) : fmt::format("{} ({})", reason, said), is_cause);
 }
 

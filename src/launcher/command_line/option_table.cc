@@ -6,8 +6,8 @@
 #include <climits>
 
 #include "base/joined.h"
+#include "base/number.h"
 #include "launcher/text/mistake.h"
-#include "launcher/text/number.h"
 
 namespace hvd {
 namespace {

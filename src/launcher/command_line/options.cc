@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "base/number.h"
 #include "launcher/command_line/arguments.h"
 #include "launcher/command_line/completion.h"
 #include "launcher/command_line/config_file.h"
@@ -15,7 +16,6 @@
 #include "launcher/command_line/option_table.h"
 #include "launcher/hosts/hostfile.h"
 #include "launcher/text/mistake.h"
-#include "launcher/text/number.h"
 
 namespace hvd {
 namespace {
@@ -92,7 +92,7 @@ Status find_hosts(CommandLine& line, const Lookup& lookup) {
   }
   std::string whose = "the hosts have";
   if (!line.hosts_text.empty() || !line.hostfile.empty()) {
-    auto hosts = line.hostfile.empty() ? parse_hosts(line.hosts_text) : read_hostfile(line.hostfile);
+    auto hosts = line.hostfile.empty() ? parse_hosts(line.hosts_text, is_elastic(line)) : read_hostfile(line.hostfile);
     if (!hosts.ok()) return hosts.status();
     line.hosts = std::move(*hosts);
   } else {
@@ -120,8 +120,6 @@ Status check_elastic(const CommandLine& line) {
   int most = line.max_num_proc.value_or(line.num_proc), least = line.min_num_proc.value_or(line.num_proc);
   if (least > line.num_proc) return mistake(fmt::format("--min-np {} is more than -np {}", least, line.num_proc));
   if (most < line.num_proc) return mistake(fmt::format("--max-np {} is less than -np {}", most, line.num_proc));
-  if (line.host_discovery_script.empty() && line.hosts.size() < 2)
-    return mistake("an elastic job needs two hosts or more: -H a:2,b:2, or --host-discovery-script");
   return {};
 }
 

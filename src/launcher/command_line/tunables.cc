@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/number.h"
 #include "launcher/text/mistake.h"
-#include "launcher/text/number.h"
 
 namespace hvd {
 namespace {

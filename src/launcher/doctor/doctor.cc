@@ -1,14 +1,11 @@
 #include "launcher/doctor/doctor.h"
 
 #include <fmt/core.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <deque>
 #include <filesystem>
-#include <set>
 
-#include "launcher/agents/agent_door.h"
 #include "launcher/agents/remote_host.h"
 #include "launcher/doctor/facts.h"
 #include "launcher/doctor/findings.h"
@@ -16,10 +13,9 @@
 #include "launcher/doctor/probe.h"
 #include "launcher/doctor/report.h"
 #include "launcher/meeting.h"
+#include "launcher/muster.h"
 #include "launcher/output/screen.h"
 #include "launcher/signals.h"
-#include "launcher/ssh/ssh.h"
-#include "launcher/ssh/ssh_contacts.h"
 #include "launcher/workers/crew.h"
 #include "launcher/workers/environment.h"
 #include "launcher/workers/process.h"
@@ -27,7 +23,6 @@
 namespace hvd {
 namespace {
 
-constexpr int kUsualStartTimeout = 30;  // seconds, as model/config.cc has it
 constexpr Duration kHostSilence = std::chrono::seconds(10);
 constexpr Duration kProbeMargin = std::chrono::seconds(2);  // a probe ends by itself before its time is up
 
@@ -38,13 +33,14 @@ class Doctor {
       : options_(options),
         program_(std::move(program)),
         signals_(std::move(signals)),
-        start_timeout_(options.start_timeout.value_or(kUsualStartTimeout)) {}
+        muster_(options, signals_, screen_) {}
 
   int run() {
     auto key = key_of_job(options_);
     if (!key.ok()) return failed(key.status());
     Status reached = options_.agents ? await_agents(*key) : call_hosts();
     if (!reached.ok()) return failed(reached);
+    stop_signal_ = muster_.stop_signal();
     if (stop_signal_ == 0) {
       auto meeting = contacts_.empty() ? meet_on_this_machine(options_, *key) : meet_on_several_hosts(options_, *key);
       if (!meeting.ok()) return failed(meeting.status());
@@ -64,17 +60,7 @@ class Doctor {
     return 1;
   }
 
-  TimePoint deadline() const { return after(Clock::now(), seconds(start_timeout_)); }
-
-  // One round of an event loop; false: a signal asks us to stop.
-  template <class Contacts>
-  bool wait_for(Contacts& contacts) {
-    contacts.add_to(set_);
-    wait([&](pid_t pid, int status) { contacts.on_reaped(pid, status); });
-    contacts.look();
-    return stop_signal_ == 0;
-  }
-
+  // One round of an event loop.
   template <class Take>
   void wait(const Take& on_reaped) {
     screen_.add_to(set_);
@@ -89,22 +75,10 @@ class Doctor {
   }
 
   Status call_hosts() {
-    std::vector<Host> remote;
-    for (const Host& host : options_.hosts) {
-      exams_.push_back({.name = host.name, .slots = host.slots});
-      if (!is_local(host)) remote.push_back(host);
-    }
-    if (remote.empty()) return {};
-    std::error_code error;
-    std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
-    SshContacts contacts(ssh_of(options_, environ, start_timeout_), remote, path, deadline(), strangers_);
-    while (!contacts.is_done()) {
-      screen_.set_status(
-          fmt::format("horovodrun: contacting hosts: {} of {} answer", contacts.reached(), remote.size()));
-      if (!wait_for(contacts)) return {};
-    }
-    contacts_ = contacts.take_contacts();
-    for (const Unreachable& each : contacts.failures()) {
+    for (const Host& host : options_.hosts) exams_.push_back({.name = host.name, .slots = host.slots});
+    Muster::Reached reached = muster_.call(options_.hosts);
+    contacts_ = std::move(reached.contacts);
+    for (const Unreachable& each : reached.failures) {
       HostExam* exam = find(each.host);
       exam->contact_error = each.reason;
       exam->command = each.command;
@@ -113,20 +87,14 @@ class Doctor {
   }
 
   Status await_agents(const Key& key) {
-    size_t wanted = static_cast<size_t>(*options_.agents);
-    auto door = AgentDoor::open(options_, key, wanted);
-    if (!door.ok()) return door.status();
-    screen_.say(fmt::format("waiting for {} agents at {}", wanted, (*door)->addresses()));
-    for (TimePoint until = deadline(); !(*door)->is_done() && Clock::now() < until;) {
-      screen_.set_status(fmt::format("horovodrun: waiting for agents: {} of {} came", (*door)->reached(), wanted));
-      set_.wake_at(until);
-      if (!wait_for(**door)) return {};
-    }
-    contacts_ = (*door)->take_contacts();
+    auto contacts = muster_.await_agents(key, muster_.deadline());
+    if (!contacts.ok()) return contacts.status();
+    contacts_ = std::move(*contacts);
     for (const Contact& contact : contacts_) exams_.push_back({.name = contact.host.name});
-    for (size_t missing = contacts_.size(); missing < wanted; missing++)
-      exams_.push_back({.name = fmt::format("agent {}", missing + 1),
-                        .contact_error = fmt::format("it did not come within {} s (--start-timeout)", start_timeout_)});
+    for (size_t missing = contacts_.size(); missing < static_cast<size_t>(*options_.agents); missing++)
+      exams_.push_back(
+          {.name = fmt::format("agent {}", missing + 1),
+           .contact_error = fmt::format("it did not come within {:.0f} s (--start-timeout)", muster_.start_timeout())});
     return {};
   }
 
@@ -141,7 +109,7 @@ class Doctor {
       if (exam.contact_error.empty()) reached.push_back(&exam);
     for (size_t rank = 0; rank < reached.size(); rank++)
       start_probe(*reached[rank], meeting, static_cast<int>(rank), static_cast<int>(reached.size()));
-    TimePoint until = deadline() + kProbeMargin;
+    TimePoint until = muster_.deadline() + kProbeMargin;
     auto is_over = [](const Patient& patient) { return patient.is_over(); };
     while (stop_signal_ == 0 && Clock::now() < until && !all_patients(is_over)) {
       set_.wake_at(until);
@@ -158,11 +126,11 @@ class Doctor {
     work.command = {"/proc/self/exe", std::string(kProbeOption), program_};  // whichever horovodrun runs there
     if (!is_here) work.variables = forwarded_variables(environ, contact->host);
     Variables own = job_variables(options_.variables, meeting);
-    own.emplace_back("HOROVOD_START_TIMEOUT", std::to_string(start_timeout_));
+    own.emplace_back("HOROVOD_START_TIMEOUT", fmt::format("{}", muster_.start_timeout()));
     work.variables.insert(work.variables.end(), own.begin(), own.end());
     Patient& patient = patients_.emplace_back(exam);
     if (is_here) {
-      patient.runner = std::make_unique<Crew>(patient, strangers_);
+      patient.runner = std::make_unique<Crew>(patient, muster_.strangers());
     } else {
       patient.runner = std::make_unique<RemoteHost>(patient, std::move(*contact), kHostSilence);
     }
@@ -188,7 +156,7 @@ class Doctor {
 
   void end_probes() {
     for (Patient& patient : patients_) {
-      patient.give_up(fmt::format("it had not ended after {} s (--start-timeout)", start_timeout_));
+      patient.give_up(fmt::format("it had not ended after {:.0f} s (--start-timeout)", muster_.start_timeout()));
       patient.runner->stop();
     }
     bool has_killed = false;
@@ -209,8 +177,7 @@ class Doctor {
   Signals signals_;
   Screen screen_;
   PollSet set_;
-  std::set<pid_t> strangers_;
-  int start_timeout_;
+  Muster muster_;
   int stop_signal_ = 0;
   bool is_hurried_ = false;     // a second signal came
   std::deque<HostExam> exams_;  // addresses stay
@@ -221,7 +188,6 @@ class Doctor {
 }  // namespace
 
 int run_doctor(const Options& options, const std::string& program) {
-  ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is seen by write()
   adopt_orphans();
   auto signals = Signals::create();
   if (!signals.ok()) {

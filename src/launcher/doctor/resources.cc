@@ -112,7 +112,7 @@ Resources read_resources(const std::string& root) {
   if (group.memory) memory = std::min(memory, static_cast<uint64_t>(*group.memory));
   return {.kernel = system.release,
           .machine = system.machine,
-          .cores = usable_cores(),
+          .cores = core_count(),
           .quota = group.cores,
           .memory = memory,
           .open_files = limit_of(RLIMIT_NOFILE),

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "base/nodelist.h"
+#include "base/number.h"
 #include "launcher/hosts/hostfile.h"
 #include "launcher/text/mistake.h"
-#include "launcher/text/number.h"
 
 namespace hvd {
 namespace {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/number.h"
 #include "launcher/hosts/local_names.h"
 #include "launcher/text/mistake.h"
-#include "launcher/text/number.h"
 
 namespace hvd {
 namespace {
@@ -66,21 +66,21 @@ Result<Host> parse_host(std::string_view text) {
   return host;
 }
 
-Result<std::vector<Host>> parse_hosts(std::string_view text) {
+Result<std::vector<Host>> parse_hosts(std::string_view text, bool names_count) {
   std::vector<Host> hosts;
   for (size_t begin = 0; begin <= text.size();) {
     size_t end = std::min(text.find(',', begin), text.size());
     auto host = parse_host(text.substr(begin, end - begin));
     if (!host.ok()) return host.status();
-    if (Status status = merge_host(hosts, std::move(*host)); !status.ok()) return status;
+    if (Status status = merge_host(hosts, std::move(*host), names_count); !status.ok()) return status;
     begin = end + 1;
   }
   return hosts;
 }
 
-Status merge_host(std::vector<Host>& hosts, Host host) {
+Status merge_host(std::vector<Host>& hosts, Host host, bool names_count) {
   auto same = std::find_if(hosts.begin(), hosts.end(), [&](const Host& other) { return other.name == host.name; });
-  if (same == hosts.end() && is_local(host))
+  if (same == hosts.end() && !names_count && is_local(host))
     same = std::find_if(hosts.begin(), hosts.end(), [](const Host& other) { return is_local(other); });
   if (same == hosts.end()) {
     hosts.push_back(std::move(host));

@@ -20,12 +20,13 @@ struct Host {
 // [USER@]HOST[:SLOTS]; an IPv6 address is in brackets; one slot where none is named.
 Result<Host> parse_host(std::string_view text);
 
-// "a:2,b:4"; merged as below.
-Result<std::vector<Host>> parse_hosts(std::string_view text);
+// "a:2,b:4"; merged as below. `names_count`: each name is a host of its own, as in elastic jobs, also those of this
+// machine.
+Result<std::vector<Host>> parse_hosts(std::string_view text, bool names_count = false);
 
 // A host named twice has the sum of its slots and the name given first. This machine is one host, whatever it is
 // called: ranks that share memory have to agree on who is with them.
-Status merge_host(std::vector<Host>& hosts, Host host);
+Status merge_host(std::vector<Host>& hosts, Host host, bool names_count = false);
 
 // Without asking the network: by name, by /etc/hosts and by the addresses of this machine's interfaces.
 bool is_local(const Host& host);

@@ -4,6 +4,9 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "net/address.h"
 
 namespace hvd {
 
@@ -18,9 +21,10 @@ class LocalNames {
  private:
   void add_interfaces();
   void add_names_of(const std::string& hosts_file);
+  bool has(const IpAddress& ip) const;
 
-  std::set<std::string, std::less<>> names_;      // in lower case
-  std::set<std::string, std::less<>> addresses_;  // in the form of inet_ntop
+  std::set<std::string, std::less<>> names_;  // in lower case
+  std::vector<IpAddress> addresses_;          // without scopes
 };
 
 }  // namespace hvd

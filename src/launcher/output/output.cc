@@ -26,8 +26,12 @@ std::string asctime_now() {
 
 }  // namespace
 
-LinePrefixer::LinePrefixer(int rank, std::string_view stream, bool timestamp)
-    : prefix_(fmt::format("[{}]<{}>:", rank, stream)), timestamp_(timestamp) {}
+LinePrefixer::LinePrefixer(std::string_view label, std::string_view stream, bool timestamp)
+    : stream_(stream), timestamp_(timestamp) {
+  set_label(label);
+}
+
+void LinePrefixer::set_label(std::string_view label) { prefix_ = fmt::format("[{}]<{}>:", label, stream_); }
 
 void LinePrefixer::begin_line(std::string& out) const {
   if (timestamp_) out += asctime_now();

@@ -12,10 +12,11 @@
 
 namespace hvd {
 
-// Puts "[<rank>]<stdout>:" in front of every line of one stream.
+// Puts "[<label>]<stdout>:" in front of every line of one stream; the label is the rank.
 class LinePrefixer {
  public:
-  LinePrefixer(int rank, std::string_view stream, bool timestamp);
+  LinePrefixer(std::string_view label, std::string_view stream, bool timestamp);
+  void set_label(std::string_view label);  // from the next line on
   void feed(std::string_view bytes, std::string& out);
   // The stream has ended: the partial line, completed by a newline.
   void finish(std::string& out);
@@ -24,7 +25,7 @@ class LinePrefixer {
   void begin_line(std::string& out) const;
   void end_line(std::string_view rest, std::string& out);
 
-  std::string prefix_;
+  std::string stream_, prefix_;
   bool timestamp_;
   std::string partial_;
   bool begun_ = false;         // the current line is so long that its beginning has been passed on

@@ -8,12 +8,16 @@
 namespace hvd {
 
 Result<RankOutput> RankOutput::open(const Options& options, const Slot& slot, WorkerStream stream) {
-  std::string_view name = stream == WorkerStream::out ? "stdout" : "stderr";
-  LinePrefixer prefixer(slot.rank, name, options.prefix_timestamp);
-  if (options.output_filename.empty()) return RankOutput(stream, std::move(prefixer), std::nullopt, "");
   size_t digits = std::to_string(slot.size - 1).size();
-  std::filesystem::path folder = options.output_filename;
-  folder /= fmt::format("rank.{:0{}}", slot.rank, digits);
+  return open(options, std::to_string(slot.rank), fmt::format("rank.{:0{}}", slot.rank, digits), stream);
+}
+
+Result<RankOutput> RankOutput::open(const Options& options, std::string_view label, const std::string& own_folder,
+                                    WorkerStream stream) {
+  std::string_view name = stream == WorkerStream::out ? "stdout" : "stderr";
+  LinePrefixer prefixer(label, name, options.prefix_timestamp);
+  if (options.output_filename.empty()) return RankOutput(stream, std::move(prefixer), std::nullopt, "");
+  std::filesystem::path folder = std::filesystem::path(options.output_filename) / own_folder;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return system_error("cannot create", folder.string(), error.value());

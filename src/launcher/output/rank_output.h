@@ -15,6 +15,11 @@ namespace hvd {
 class RankOutput {
  public:
   static Result<RankOutput> open(const Options& options, const Slot& slot, WorkerStream stream);
+  // `folder` is that of its files, below the one that the user has named.
+  static Result<RankOutput> open(const Options& options, std::string_view label, const std::string& folder,
+                                 WorkerStream stream);
+
+  void set_label(std::string_view label) { prefixer_.set_label(label); }  // from the next line on
 
   void take(std::string_view bytes, Screen& screen);
   void end(Screen& screen);  // the partial line; once

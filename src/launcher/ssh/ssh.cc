@@ -15,10 +15,11 @@ constexpr std::string_view kKubexec = "kubexec.sh";
 constexpr int kSshFailed = 255, kNotFound = 127;
 constexpr size_t kLongestQuote = 300;
 
-// Any login shell can run this: quotes of one kind, nothing that csh or fish reads otherwise. $0 is the path.
+// Any login shell can run this: quotes of one kind, nothing that csh or fish reads otherwise. $0 is the path, the rest
+// what the agent is told.
 constexpr const char* kFindAgent =
-    "if [ -x \"$0\" ]; then exec \"$0\" --agent -; fi; "
-    "if command -v horovodrun >/dev/null 2>&1; then exec horovodrun --agent -; fi; "
+    "if [ -x \"$0\" ]; then exec \"$0\" --agent - \"$@\"; fi; "
+    "if command -v horovodrun >/dev/null 2>&1; then exec horovodrun --agent - \"$@\"; fi; "
     "echo \"horovodrun was not found (tried $0 and PATH)\" >&2; exit 127";
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -80,10 +81,10 @@ Ssh ssh_of(const Options& options, char* const* environment, int start_timeout) 
   const char* mpi = find_variable(environment, "OMPI_MCA_plm_rsh_agent");
   if (own != nullptr && !words_of(own).empty()) {
     ssh.command = words_of(own);
-    ssh.can_be_asked = base_name(ssh.command[0]) == "ssh";
+    ssh.is_openssh = base_name(ssh.command[0]) == "ssh";
   } else if (mpi != nullptr && base_name(mpi) == kKubexec) {
     ssh.command = {mpi};
-    ssh.takes_options = ssh.can_be_asked = false;
+    ssh.takes_options = ssh.is_openssh = false;
   }
   return ssh;
 }
@@ -100,7 +101,8 @@ HostKeys host_keys_of(std::string_view configuration) {
                                                                                            : HostKeys::as_configured;
 }
 
-std::vector<std::string> agent_command(const Ssh& ssh, const Host& host, HostKeys keys, const std::string& path) {
+std::vector<std::string> agent_command(const Ssh& ssh, const Host& host, HostKeys keys, const std::string& path,
+                                       const std::string& invitation) {
   std::vector<std::string> command = ssh.command;
   if (ssh.takes_options) {
     // No terminal, no questions, no multiplexing master left behind; a host that falls silent is noticed.
@@ -114,7 +116,8 @@ std::vector<std::string> agent_command(const Ssh& ssh, const Host& host, HostKey
     }
   }
   add_destination(command, ssh, host);
-  command.push_back(fmt::format("exec sh -c {} {}", shell_quoted(kFindAgent), shell_quoted(path)));
+  command.push_back(fmt::format("exec sh -c {} {}{}{}", shell_quoted(kFindAgent), shell_quoted(path),
+                                invitation.empty() ? "" : " ", invitation));
   return command;
 }
 

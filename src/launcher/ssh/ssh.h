@@ -17,7 +17,8 @@ namespace hvd {
 struct Ssh {
   std::vector<std::string> command = {"ssh"};  // HOROVOD_SSH_COMMAND or kubexec instead
   bool takes_options = true;                   // kubexec takes a host and a command, nothing else
-  bool can_be_asked = true;                    // OpenSSH's own: `ssh -G HOST` tells what the user has configured
+  // OpenSSH's own: passes stdin on, and `ssh -G HOST` tells what the user has configured.
+  bool is_openssh = true;
   std::optional<int> port;
   std::string identity_file;
   bool strict = false;
@@ -31,8 +32,10 @@ enum class HostKeys { as_configured, accept_new };
 std::vector<std::string> query_command(const Ssh& ssh, const Host& host);  // prints the configuration for this host
 HostKeys host_keys_of(std::string_view configuration);                     // what query_command() printed
 
-// Runs `horovodrun --agent` on the host: the one at `path`, or else the first in its PATH. Nothing secret is in it.
-std::vector<std::string> agent_command(const Ssh& ssh, const Host& host, HostKeys keys, const std::string& path);
+// Runs `horovodrun --agent` on the host: the one at `path`, or else the first in its PATH. `invitation` is for an agent
+// that finds no stdin; empty: there will be one. Nothing secret is in it.
+std::vector<std::string> agent_command(const Ssh& ssh, const Host& host, HostKeys keys, const std::string& path,
+                                       const std::string& invitation = {});
 
 // For people to try.
 std::string trial_command(const Ssh& ssh, const Host& host);

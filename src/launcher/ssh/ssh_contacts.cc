@@ -13,9 +13,14 @@ constexpr size_t kMostPrinted = 64 << 10;  // by a login shell before the agent 
 
 }  // namespace
 
-SshContacts::SshContacts(Ssh ssh, const std::vector<Host>& hosts, std::string path, TimePoint deadline,
-                         std::set<pid_t>& strangers)
-    : ssh_(std::move(ssh)), path_(std::move(path)), began_(Clock::now()), deadline_(deadline), strangers_(strangers) {
+SshContacts::SshContacts(Ssh ssh, const std::vector<Host>& hosts, std::string path, std::vector<std::string> interfaces,
+                         TimePoint deadline, std::set<pid_t>& strangers)
+    : ssh_(std::move(ssh)),
+      path_(std::move(path)),
+      interfaces_(std::move(interfaces)),
+      began_(Clock::now()),
+      deadline_(deadline),
+      strangers_(strangers) {
   for (const Host& host : hosts) calls_.emplace_back().host = host;
 }
 
@@ -35,6 +40,8 @@ void SshContacts::add_to(PollSet& set) {
     call.process->add_to(set);
     if (call.link) {
       call.link->add_to(set);
+    } else if (call.door && call.door->is_open()) {
+      call.door->add_to(set);
     } else if (call.process->conversation()) {
       set.add(call.process->conversation().get(), POLLIN, [] {});
     }
@@ -43,7 +50,7 @@ void SshContacts::add_to(PollSet& set) {
 }
 
 void SshContacts::ask(Call& call) {
-  if (!ssh_.can_be_asked || ssh_.strict) return call_host(call, HostKeys::accept_new);
+  if (!ssh_.is_openssh || ssh_.strict) return call_host(call, HostKeys::accept_new);
   auto process = SshProcess::start(query_command(ssh_, call.host), strangers_);
   if (!process.ok()) return end(call, std::string(process.status().message()));
   call.process = std::make_unique<SshProcess>(std::move(*process));
@@ -51,12 +58,19 @@ void SshContacts::ask(Call& call) {
 }
 
 void SshContacts::call_host(Call& call, HostKeys keys) {
-  auto process = SshProcess::start(agent_command(ssh_, call.host, keys, path_), strangers_);
+  std::string invitation;
+  if (!ssh_.is_openssh) {
+    auto door = InvitedDoor::create(interfaces_, deadline_);
+    if (!door.ok()) return end(call, std::string(door.status().message()));
+    call.door = std::move(*door);
+    invitation = to_text(call.door->invitation());
+  }
+  auto process = SshProcess::start(agent_command(ssh_, call.host, keys, path_, invitation), strangers_);
   if (!process.ok()) return end(call, std::string(process.status().message()));
   call.process = std::make_unique<SshProcess>(std::move(*process));
   call.printed.clear();
   call.step = Step::calling;
-  // The agent waits for a word, so that one whose stdin leads nowhere says so instead of running.
+  // The agent waits for a word, so that one whose stdin leads nowhere notices.
   FramedStream first(make_plain_stream(UniqueFd(::dup(call.process->conversation().get()))), FrameLimits{});
   (void)first.send(encode(AgentMessage(AgentBeat{})));  // a few bytes always fit; a failure shows when reading
 }
@@ -72,19 +86,16 @@ void SshContacts::look() {
     if (call.step == Step::asking || call.step == Step::calling) look_at(call);
   if (Clock::now() < deadline_) return;
   for (Call& call : calls_)
-    if (call.step != Step::over)
-      end(call, fmt::format("no answer within {:.0f} s (--start-timeout)", seconds_of(deadline_ - began_)));
+    if (call.step != Step::over) end(call, why_silent(call));
 }
 
 void SshContacts::look_at(Call& call) {
   if (call.step == Step::asking) return take_answer(call);
   bool has_ended = call.process->is_over();  // what it has said before is in the socket now
-  if (!call.link && skip_to_agent(call)) {
-    call.link = std::make_unique<AgentLink>(make_plain_stream(call.process->take_conversation()));
-  }
+  if (!call.link) look_for_agent(call);
+  if (call.step == Step::over) return;
   if (call.link) return listen(call);
-  if (has_ended)
-    end(call, explain_failure(ssh_, call.host, *call.process->ending(), call.process->said(), call.printed));
+  if (has_ended) end(call, why_silent(call));
 }
 
 void SshContacts::take_answer(Call& call) {
@@ -97,23 +108,40 @@ void SshContacts::take_answer(Call& call) {
   if (has_ended) call_host(call, host_keys_of(call.printed));
 }
 
-// Reads as far as the agent's magic and not a byte more. False: it has not come yet.
-bool SshContacts::skip_to_agent(Call& call) {
+void SshContacts::look_for_agent(Call& call) {
+  if (!call.door || !call.door->is_open()) {
+    auto opening = read_opening(call);
+    if (!opening) return;
+    if (opening->empty()) {
+      call.door.reset();
+      call.link = std::make_unique<AgentLink>(make_plain_stream(call.process->take_conversation()));
+      return;
+    }
+    Status status = call.door ? call.door->open(*opening) : Status(Code::precondition, "its agent was not invited");
+    if (!status.ok()) return end(call, std::string(status.message()));
+  }
+  call.link = call.door->look();
+}
+
+// Reads as far as the line with which the agent begins, and not a byte more. Nothing: it has not come yet.
+std::optional<std::string> SshContacts::read_opening(Call& call) {
   int socket = call.process->conversation().get();
   std::array<char, 4096> buffer;
   while (true) {
     ssize_t count = ::recv(socket, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_PEEK);
-    if (count <= 0) return false;
+    if (count <= 0) return std::nullopt;
     size_t known = call.printed.size();
     call.printed.append(buffer.data(), static_cast<size_t>(count));
-    size_t from = known < kAgentMagic.size() ? 0 : known - kAgentMagic.size();
-    size_t at = call.printed.find(kAgentMagic, from);
-    bool found = at != std::string::npos;
-    size_t taken = found ? at + kAgentMagic.size() - known : static_cast<size_t>(count);
+    size_t at = call.printed.find(kAgentMark, known - std::min(known, kLongestOpening));
+    size_t end = at == std::string::npos ? at : call.printed.find('\n', at + kAgentMark.size());
+    bool found = end != std::string::npos;
+    size_t taken = found ? end + 1 - known : static_cast<size_t>(count);
     (void)::recv(socket, buffer.data(), taken, MSG_DONTWAIT);
     if (found) {
+      size_t begin = at + kAgentMark.size();
+      std::string opening = call.printed.substr(begin, end - begin);
       call.printed.resize(at);
-      return true;
+      return opening;
     }
     if (call.printed.size() > kMostPrinted) call.printed.erase(0, call.printed.size() - kMostPrinted / 2);
   }
@@ -122,20 +150,36 @@ bool SshContacts::skip_to_agent(Call& call) {
 void SshContacts::listen(Call& call) {
   auto message = call.link->receive();
   if (!message.ok()) {
-    if (call.process->is_over())
-      end(call, explain_failure(ssh_, call.host, *call.process->ending(), call.process->said(), call.printed));
-    return;  // else its last words are still to come
+    if (call.process->is_over()) return end(call, why_silent(call));
+    if (call.door) call.link.reset();  // an invited agent may call again
+    return;                            // else its last words are still to come
   }
   if (!*message) return;
   const auto* hello = std::get_if<AgentHello>(&**message);
   if (hello == nullptr) return listen(call);
   if (Status status = check_hello(*hello); !status.ok()) return end(call, std::string(status.message()));
   contacts_.push_back({call.host, *hello, std::move(call.link), std::move(call.process)});
+  call.door.reset();
   call.step = Step::over;
+}
+
+// Its ssh has ended, or its time is over.
+std::string SshContacts::why_silent(const Call& call) const {
+  if (call.process && call.process->is_over())
+    return explain_failure(ssh_, call.host, *call.process->ending(), call.process->said(), call.printed);
+  double time = seconds_of(deadline_ - began_);
+  if (!call.door || !call.door->is_open()) return fmt::format("no answer within {:.0f} s (--start-timeout)", time);
+  const Invitation& invitation = call.door->invitation();
+  return fmt::format(
+      "its agent runs, and did not reach this machine within {:.0f} s (--start-timeout) at port {} of {}; is a "
+      "firewall "
+      "between? --network-interfaces chooses addresses",
+      time, invitation.port, invitation.addresses);
 }
 
 void SshContacts::end(Call& call, std::string reason) {
   if (call.process) call.process->kill();
+  call.door.reset();
   call.step = Step::over;
   failures_.push_back({call.host.name, std::move(reason), trial_command(ssh_, call.host)});
 }

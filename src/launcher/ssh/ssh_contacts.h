@@ -1,14 +1,18 @@
-// Starts an agent on every host over ssh, many at a time, and waits for their hellos.
-// Thread rule: one thread; an event loop drives it: add_to(), wait, look(), on_reaped().
+// Starts an agent on every host over ssh, many at a time, and waits for their hellos. OpenSSH passes on what we say;
+// any other program may not, so its agents are invited too (invitation.h) and tell which way it is. Thread rule: one
+// thread; an event loop drives it: add_to(), wait, look(), on_reaped().
 #pragma once
 
 #include <deque>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "launcher/agents/contact.h"
+#include "launcher/agents/invited_door.h"
 #include "launcher/ssh/ssh.h"
 
 namespace hvd {
@@ -17,9 +21,10 @@ class SshContacts {
  public:
   static constexpr size_t kAtOnce = 32;  // that are under way; each is a process here and a login there
 
-  // `path` is of horovodrun; `strangers` learns the pids of what is started.
-  SshContacts(Ssh ssh, const std::vector<Host>& hosts, std::string path, TimePoint deadline,
-              std::set<pid_t>& strangers);
+  // `path` is of horovodrun; agents that are invited call us at `interfaces` (empty: all); `strangers` learns the pids
+  // of what is started.
+  SshContacts(Ssh ssh, const std::vector<Host>& hosts, std::string path, std::vector<std::string> interfaces,
+              TimePoint deadline, std::set<pid_t>& strangers);
 
   void add_to(PollSet& set);
   void look();  // after every wait
@@ -35,20 +40,24 @@ class SshContacts {
     Host host;
     Step step = Step::waiting;
     std::unique_ptr<SshProcess> process;
-    std::unique_ptr<AgentLink> link;  // once the agent has spoken
-    std::string printed;              // what came instead, or before
+    std::unique_ptr<InvitedDoor> door;  // where the agent comes if it has no stdin
+    std::unique_ptr<AgentLink> link;    // once the agent has spoken
+    std::string printed;                // what came instead, or before
   };
 
   void ask(Call& call);
   void call_host(Call& call, HostKeys keys);
   void look_at(Call& call);
   void take_answer(Call& call);
-  bool skip_to_agent(Call& call);
+  void look_for_agent(Call& call);
+  std::optional<std::string> read_opening(Call& call);
+  std::string why_silent(const Call& call) const;
   void listen(Call& call);
   void end(Call& call, std::string reason);
 
   Ssh ssh_;
   std::string path_;
+  std::vector<std::string> interfaces_;
   TimePoint began_, deadline_;
   std::set<pid_t>& strangers_;
   std::deque<Call> calls_;

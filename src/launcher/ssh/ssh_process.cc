@@ -4,15 +4,18 @@
 #include <unistd.h>
 
 #include <array>
+#include <string_view>
 
 namespace hvd {
 namespace {
 
 constexpr size_t kMostSaid = 16 << 10;
 
+// Without what is secret: keys that horovod.run or an outer job has put into ours. A worker gets them by another way.
 std::vector<std::string> own_environment() {
   std::vector<std::string> all;
-  for (char* const* entry = environ; *entry; ++entry) all.emplace_back(*entry);
+  for (char* const* entry = environ; *entry; ++entry)
+    if (!std::string_view(*entry).starts_with("_HOROVOD_")) all.emplace_back(*entry);
   return all;
 }
 

@@ -8,19 +8,12 @@
 #include <fstream>
 #include <string>
 
+#include "base/cores.h"
+
 namespace hvd {
 namespace {
 
 constexpr int kMostNodes = 1024;
-
-std::vector<int> own_cpus() {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-    if (CPU_ISSET(static_cast<size_t>(cpu), &set)) cpus.push_back(cpu);
-  return cpus;
-}
 
 std::vector<int> cpus_of_node(int node, const std::vector<int>& own) {
   std::ifstream file(fmt::format("/sys/devices/system/node/node{}/cpulist", node));
@@ -34,7 +27,7 @@ std::vector<int> cpus_of_node(int node, const std::vector<int>& own) {
 }  // namespace
 
 Binding::Binding(std::string_view kind) {
-  std::vector<int> own = own_cpus();
+  std::vector<int> own = usable_cores();
   if (kind == "core")
     for (int cpu : own) units_.push_back({cpu});
   if (kind != "numa") return;
@@ -52,7 +45,7 @@ std::vector<int> Binding::cpus_of(int local_rank, int local_size) const {
   return cpus;
 }
 
-int usable_cores() { return std::max<int>(1, static_cast<int>(own_cpus().size())); }
+int core_count() { return std::max<int>(1, static_cast<int>(usable_cores().size())); }
 
 std::vector<int> parse_cpu_list(std::string_view text) {
   std::vector<int> cpus;

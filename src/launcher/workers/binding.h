@@ -19,7 +19,7 @@ class Binding {
   std::vector<std::vector<int>> units_;  // cores, or the cores of each node, as far as this process may use them
 };
 
-int usable_cores();  // by this process
+int core_count();  // by this process
 
 // "0-3,8": the kernel's way to write a list of cores.
 std::vector<int> parse_cpu_list(std::string_view text);

@@ -53,13 +53,23 @@ void Crew::start(const Start& start) {
 
 void Crew::stop(int rank) {
   for (Worker& worker : workers_) {
-    if (worker.rank != rank || worker.has_ended) continue;
+    if (worker.rank != rank) continue;
+    if (worker.has_ended) {
+      kill_leftovers_of(worker);
+      continue;
+    }
     worker.sent = SIGTERM;
     worker.kill_at = Clock::now() + kGrace;
     for (pid_t pid : descendants({}, worker.pid)) worker.doomed.insert(pid);
     worker.doomed.insert(worker.pid);
     for (pid_t pid : worker.doomed) ::kill(pid, SIGTERM);
   }
+}
+
+// Processes of its group that it left behind. Only those below us: its number may be somebody else's by now.
+void Crew::kill_leftovers_of(const Worker& worker) const {
+  for (pid_t pid : descendants(strangers_))
+    if (::getpgid(pid) == worker.pid) ::kill(pid, SIGKILL);
 }
 
 void Crew::stop() {

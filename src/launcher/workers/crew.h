@@ -44,6 +44,7 @@ class Crew : public HostRunner {
   };
 
   void signal_all(int signal);
+  void kill_leftovers_of(const Worker& worker) const;
   void look_for_leftovers();
   void read(Worker& worker, WorkerStream stream);
   void kill_due();

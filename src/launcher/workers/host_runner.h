@@ -64,10 +64,11 @@ class HostRunner {
   virtual ~HostRunner() = default;
   virtual void set_work(const Work& work) = 0;  // once, before the first start()
   virtual void start(const Start& start) = 0;
-  virtual void stop(int rank) = 0;  // SIGTERM to one worker and all it started; SIGKILL after the grace
-  virtual void stop() = 0;          // the same for all, also what they left behind; on_empty() tells the end
-  virtual void kill() = 0;          // at once
-  virtual void leave() = 0;         // after on_empty(): the host is not needed any more
+  // SIGTERM to one worker and all it started; SIGKILL after the grace, or at once to what one that has ended left.
+  virtual void stop(int rank) = 0;
+  virtual void stop() = 0;   // the same for all, also what they left behind; on_empty() tells the end
+  virtual void kill() = 0;   // at once
+  virtual void leave() = 0;  // after on_empty(): the host is not needed any more
   virtual bool has_left() const = 0;
   virtual void hold_output(WorkerStream stream, bool hold) = 0;  // takes no more of it from the workers
   virtual void add_to(PollSet& set) = 0;

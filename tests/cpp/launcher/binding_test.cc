@@ -24,7 +24,7 @@ TEST(Binding, NoneBindsNobody) {
 
 TEST(Binding, CoresAreSharedOutWithoutOverlapAndWithoutRest) {
   Binding cores("core");
-  int count = usable_cores();
+  int count = core_count();
   for (int workers = 1; workers <= count; workers++) {
     std::multiset<int> all;
     for (int worker = 0; worker < workers; worker++) {

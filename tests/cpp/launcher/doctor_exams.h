@@ -1,4 +1,4 @@
-// Hosts in good health, for tests that make one of them ill. Thread rule: pure functions.
+// Hosts in good health, for tests that make one of them ill, and one that is not there. Thread rule: pure functions.
 #pragma once
 
 #include <string>
@@ -62,6 +62,16 @@ inline std::vector<HostExam> healthy_hosts(int count) {
                      .facts = healthy_facts(name, others)});
   }
   return hosts;
+}
+
+// One that nobody has reached.
+inline HostExam lost_host() {
+  return {.name = "gone",
+          .slots = 1,
+          .contact_error = "Connection refused",
+          .command = "ssh gone true",
+          .probe_error = "",
+          .facts = {}};
 }
 
 }  // namespace hvd

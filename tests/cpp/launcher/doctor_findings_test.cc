@@ -54,21 +54,15 @@ TEST(DoctorFindings, OneHostHasNobodyToReach) {
 
 TEST(DoctorFindings, AHostThatCannotBeContactedIsARow) {
   auto hosts = healthy_hosts(2);
-  hosts.push_back({.name = "gone",
-                   .slots = 1,
-                   .contact_error = "Connection refused",
-                   .command = "ssh gone true",
-                   .probe_error = "",
-                   .facts = {}});
+  hosts.push_back(lost_host());
   EXPECT_THAT(problems(hosts), ElementsAre(is_finding(Severity::fail, "contact", {"gone"}, "Connection refused",
                                                       "try by hand: ssh gone true")));
   EXPECT_TRUE(has_failed(judge(hosts)));
 }
 
 TEST(DoctorFindings, NoHostAtAllIsOnlyAboutContact) {
-  std::vector<HostExam> hosts{
-      {.name = "gone", .slots = 1, .contact_error = "no", .command = "", .probe_error = "", .facts = {}}};
-  EXPECT_THAT(judge(hosts), ElementsAre(is_finding(Severity::fail, "contact", {"gone"}, "no", "")));
+  EXPECT_THAT(judge({lost_host()}),
+              ElementsAre(is_finding(Severity::fail, "contact", {"gone"}, "Connection refused", "ssh gone true")));
 }
 
 TEST(DoctorFindings, AProbeThatSaidNothingIsARow) {

@@ -13,12 +13,7 @@ using ::testing::Not;
 TEST(DoctorReport, IsATableWithAdviceAMatrixAndAVerdict) {
   auto hosts = healthy_hosts(3);
   hosts[1].facts->resources.shm = 64 << 20;
-  hosts.push_back({.name = "gone",
-                   .slots = 1,
-                   .contact_error = "Connection refused",
-                   .command = "ssh gone true",
-                   .probe_error = "",
-                   .facts = {}});
+  hosts.push_back(lost_host());
   std::string text = report_text(hosts, judge(hosts));
   EXPECT_THAT(text, HasSubstr(" on 4 hosts:\n"));
   EXPECT_THAT(text, HasSubstr("\n  fail  contact    gone     Connection refused\n"

@@ -27,8 +27,8 @@ TEST(Ssh, TheUsersCommandComesFirstThenKubexecThenSsh) {
   Ssh own =
       ssh_with({}, {"HOROVOD_SSH_COMMAND=/opt/bin/ssh  -F my.conf", "OMPI_MCA_plm_rsh_agent=/etc/mpi/kubexec.sh"});
   EXPECT_THAT(own.command, ElementsAre("/opt/bin/ssh", "-F", "my.conf"));
-  EXPECT_TRUE(own.can_be_asked);
-  EXPECT_FALSE(ssh_with({}, {"HOROVOD_SSH_COMMAND=rsh"}).can_be_asked);
+  EXPECT_TRUE(own.is_openssh);
+  EXPECT_FALSE(ssh_with({}, {"HOROVOD_SSH_COMMAND=rsh"}).is_openssh);
   Ssh kube = ssh_with({.ssh_port = 22}, {"OMPI_MCA_plm_rsh_agent=/etc/mpi/kubexec.sh"});
   auto command = agent_command(kube, {.name = "pod-1"}, HostKeys::accept_new, "/x/horovodrun");
   ASSERT_EQ(command.size(), 3u);
@@ -54,6 +54,12 @@ TEST(Ssh, AHostKeyIsTakenOnlyWhereTheUserLeftItOpen) {
 TEST(Ssh, APathIsQuotedForTheShell) {
   auto command = agent_command({}, {.name = "b"}, HostKeys::as_configured, "/it's here/horovodrun");
   EXPECT_THAT(command.back(), HasSubstr(R"('/it'\''s here/horovodrun')"));
+}
+
+TEST(Ssh, AnInvitationGoesToTheAgent) {
+  auto command = agent_command({}, {.name = "b"}, HostKeys::as_configured, "/x/horovodrun", "12ab,1,2,10.0.0.2");
+  EXPECT_THAT(command.back(), testing::EndsWith(" '/x/horovodrun' 12ab,1,2,10.0.0.2"));
+  EXPECT_THAT(command.back(), HasSubstr("exec \"$0\" --agent - \"$@\";"));
 }
 
 TEST(Ssh, TheCommandToTryHasWhatTheUserGave) {

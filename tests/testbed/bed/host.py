@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from child import Child
+
 from bed import groups, ssh
 from bed.namespace import Namespace
 from bed.switch import Switch, shape
@@ -110,7 +112,7 @@ class Machine:
 
     def popen(self, command: Command, **options: Any) -> subprocess.Popen[Any]:
         """As subprocess.Popen, in the host: its pid, signals and exit code are those of the command."""
-        return subprocess.Popen(self.command(command), **options)
+        return Child(self.command(command), **options)
 
     def run(self, command: Command, **options: Any) -> subprocess.CompletedProcess[Any]:
         """As subprocess.run, in the host."""

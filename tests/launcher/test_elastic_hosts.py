@@ -1,0 +1,59 @@
+"""Elastic jobs on other hosts, which are called when they are listed and let go when they are not."""
+
+import functools
+import os
+import signal
+
+import pytest
+from elastic_job import Job, watched
+from waiting import Processes, agents_of
+
+
+@pytest.fixture
+def job(horovodrun, tmp_path, hosts):
+    return functools.partial(Job, horovodrun, tmp_path)
+
+
+def test_a_host_joins_and_is_let_go(job):
+    with job("-np", "1", "--min-np", "1", hosts=["127.0.0.1:1"]) as running:
+        first = running.world(1)
+        running.list_hosts(["127.0.0.1:1", "alpha:2"])
+        second = running.world(3)
+        assert [member.host for member in second] == ["127.0.0.1", "alpha", "alpha"]
+        agents = Processes([pid for pids in agents_of(running.process) for pid in pids])
+        with watched(second[1:]) as gone:
+            running.list_hosts(["127.0.0.1:1"])
+            assert running.world(1)[0].pid == first[0].pid
+            assert gone()
+        assert agents.gone()
+        assert running.finish() == 0
+
+
+def test_a_lost_host_is_called_again(job):
+    with job("-np", "2", "--min-np", "1", hosts=["127.0.0.1:1", "alpha:1"]) as running:
+        first = running.world(2)
+        (agent,), _ = agents_of(running.process)
+        with watched(first[1:]) as gone:
+            os.kill(agent, signal.SIGKILL)
+            assert gone(), "the guard behind the agent ends what it ran"
+        second = running.world(2, without=[first[1].pid])
+        assert second[0].pid == first[0].pid
+        assert running.finish() == 0
+    assert "lost" in running.said()
+
+
+def test_a_host_that_cannot_be_reached_is_said_and_not_waited_for(job, tmp_path):
+    (tmp_path / "alpha.sh").write_text("echo the door is closed >&2; exit 255")
+    with job("-np", "1", "--min-np", "1", hosts=["127.0.0.1:1", "alpha:1"]) as running:
+        running.world(1)
+        running.wait_for("the door is closed")
+        (tmp_path / "alpha.sh").unlink()
+        running.world(2)
+        assert running.finish() == 0
+
+
+def test_launcher_killed_leaves_no_worker_anywhere(job):
+    running = job("-np", "2", "--min-np", "1", hosts=["127.0.0.1:1", "alpha:1"])
+    with running, watched(running.world(2)) as gone:
+        running.process.kill()
+        assert gone()

@@ -1,14 +1,21 @@
 // Feeds what an agent and a launcher read from each other: messages, of which each that can be read must be written and
-// read the same way again, and the facts of a doctor's probe.
+// read the same way again; invitations and their answers; and the facts of a doctor's probe.
 #include <cstdint>
 #include <cstdlib>
 
 #include "launcher/agents/agent_messages.h"
+#include "launcher/agents/invitation.h"
 #include "launcher/doctor/facts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd;
-  [[maybe_unused]] bool known = facts_from({reinterpret_cast<const char*>(data), size}).ok();
+  std::string_view text(reinterpret_cast<const char*>(data), size);
+  [[maybe_unused]] bool known = facts_from(text).ok();
+  if (auto invitation = parse_invitation(text); invitation.ok()) {
+    auto again = parse_invitation(to_text(*invitation));
+    if (!again.ok() || again->key != invitation->key || again->addresses != invitation->addresses) std::abort();
+  }
+  if (auto key = parse_answer(text); key.ok() && parse_answer(answer_text(*key)).value() != *key) std::abort();
   auto message = decode_agent_message(std::as_bytes(std::span(data, size)));
   if (!message.ok()) return 0;
   Bytes written = encode(*message);

@@ -1,6 +1,6 @@
 // Writes the fuzzers' first inputs: real conversations between negotiators and a coordinator, and through the nodes of
 // a tree, one per file.
-//   make_corpus <folder>   fills <folder>/coordinator, negotiator, aggregator and tree_root, and those of
+//   make_corpus <folder>   fills <folder>/coordinator, negotiator, aggregator, tree_root and pair_root, and those of
 //                          make_connection_corpus.cc
 #include <cstdlib>
 #include <deque>
@@ -146,6 +146,62 @@ class TreeConversation {
   Bytes root_heard_, upper_heard_;
 };
 
+// Two ranks that carry; records what the root and rank 1 hear.
+class PairConversation {
+ public:
+  PairConversation() : root_(2, {.carried = &ear_}), ranks_{Negotiator(2), Negotiator(2, &ear_)} {}
+
+  void say(uint8_t rank, const Request& request, bool carries) {
+    Bytes tensor(carries ? bytes_of(request) : 0);
+    ranks_[rank].announce(request, tensor);
+    ByteView bytes = ranks_[rank].outgoing();
+    write_step(up_, {.rank = rank, .waits = false, .message = bytes});
+    if (!root_.receive(Rank{rank}, bytes, now_).ok()) std::abort();
+    ranks_[rank].clear_outgoing();
+    ranks_[rank].finish_offered();
+    Bytes message;
+    bool says_something = root_.decide(now_, message);
+    root_.finish_offered(now_);
+    if (!says_something) return;
+    write_step(down_, {.rank = rank, .waits = false, .message = message});
+    std::vector<Decision> decisions;
+    for (Negotiator& reader : ranks_) {
+      if (!reader.receive(message, decisions).ok()) std::abort();
+    }
+  }
+
+  void write(const std::filesystem::path& folder) const {
+    write_file(folder / "pair_root" / "carried", up_);
+    write_file(folder / "negotiator" / "carried", down_);
+  }
+
+ private:
+  struct Ear final : CarriedListener {
+    void on_carried(const Request&, ByteView) override {}
+  };
+
+  Ear ear_;
+  Coordinator root_;
+  Negotiator ranks_[2];
+  TimePoint now_{};
+  Bytes up_, down_;
+};
+
+void converse_in_pair(PairConversation& talk) {
+  Request a = request_of(Kind::allreduce, "a", {});
+  for (uint8_t first : {uint8_t{0}, uint8_t{1}}) {
+    for (bool one : {false, true}) {
+      for (bool other : {false, true}) {
+        talk.say(first, a, one);
+        talk.say(static_cast<uint8_t>(1 - first), a, other);
+      }
+    }
+  }
+  talk.say(0, a, true);
+  talk.say(1, request_of(Kind::join, "join", {}), false);
+  talk.say(0, request_of(Kind::join, "join", {}), false);
+}
+
 template <class Talk>
 void converse(Talk& talk, const std::string& about) {
   Request a = request_of(Kind::allreduce, "a");
@@ -201,6 +257,14 @@ void converse_slowly(TreeConversation& talk) {
   talk.say(4, request_of(Kind::join, "join", {}));
 }
 
+// Outputs of host discovery scripts.
+void write_discovery_corpus(const std::filesystem::path& folder) {
+  constexpr std::string_view kGood = "# today\na\nuser@b.example.org:2 # twice\n[fe80::1%eth0]:4\n::1\n\na:3\n";
+  constexpr std::string_view kBad = "a:x\n-o\ntwo words\n[::1\n[::1]2\n[x]:1\n:3\na:99999\na:-1\r\n\x1b[31m\n";
+  write_file(folder / "good", std::as_bytes(std::span(kGood)));
+  write_file(folder / "bad", std::as_bytes(std::span(kBad)));
+}
+
 }  // namespace
 }  // namespace hvd
 
@@ -216,6 +280,10 @@ int main(int count, char** arguments) {
   }
   hvd::write_connection_corpus(arguments[1]);
   hvd::write_agent_corpus(std::filesystem::path(arguments[1]) / "agent");
+  hvd::write_discovery_corpus(std::filesystem::path(arguments[1]) / "discovery");
+  hvd::PairConversation pair;
+  hvd::converse_in_pair(pair);
+  pair.write(arguments[1]);
   hvd::TreeConversation slow;
   hvd::converse_slowly(slow);
   slow.write(arguments[1], "slow");

@@ -19,24 +19,26 @@ class Allreduce(Submission[T]):
     def _allreduce(
         self,
         tensors: Sequence[T],
-        outputs: Sequence[T] | None,
+        in_place: bool,
         reduction: Reduction,
         name: str | None,
         process_set: ProcessSet,
         wait_follows: bool,
         grouped: bool,
     ) -> tuple[int, Pending]:
-        """Without outputs, in place. A group's result is a tuple."""
+        """A group's result is a tuple."""
         if reduction.op == Adasum and process_set.process_set_id != WORLD_SET:
             raise NotImplementedError("Adasum works on the global process set only")
-        view = self._tensors.view
-        if outputs is None:
-            outputs = tensors
-            sources = targets = [self._tensors.view_to_write(tensor) for tensor in tensors]
-        else:
-            sources, targets = [view(tensor) for tensor in tensors], [view(output) for output in outputs]
-        result = tuple(outputs) if grouped else outputs[0]
         verb = "grouped_allreduce" if grouped else "allreduce"
+        outputs: Sequence[T]
+        if in_place:
+            outputs = tensors
+            sources = targets = self._views(verb, name, tensors, self._tensors.view_to_write)
+        else:
+            sources = self._views(verb, name, tensors, self._tensors.view)
+            outputs = [self._tensors.empty_like(tensor) for tensor in tensors]
+            targets = list(map(self._tensors.view_result, outputs, sources))
+        result = tuple(outputs) if grouped else outputs[0]
         return self._submit(
             wait_follows,
             Kind.ALLREDUCE,
@@ -64,8 +66,7 @@ class Allreduce(Submission[T]):
         """Return the element-wise reduction of the tensor over all ranks of the set; the input is not changed."""
         reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
         small, context = compression.compress(tensor)
-        output = self._tensors.empty_like(small)
-        reduced = handles.finish(*self._allreduce([small], [output], reduction, name, process_set, True, False))
+        reduced = handles.finish(*self._allreduce([small], False, reduction, name, process_set, True, False))
         result: T = compression.decompress(reduced, context)
         return result
 
@@ -81,8 +82,7 @@ class Allreduce(Submission[T]):
     ) -> int:
         """Start an allreduce and return its handle; do not change the input until it is done."""
         reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
-        output = self._tensors.empty_like(tensor)
-        return handles.add(*self._allreduce([tensor], [output], reduction, name, process_set, False, False))
+        return handles.add(*self._allreduce([tensor], False, reduction, name, process_set, False, False))
 
     def allreduce_(
         self,
@@ -96,7 +96,7 @@ class Allreduce(Submission[T]):
     ) -> T:
         """Replace the tensor by its reduction over all ranks of the set, and return it."""
         reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
-        result: T = handles.finish(*self._allreduce([tensor], None, reduction, name, process_set, True, False))
+        result: T = handles.finish(*self._allreduce([tensor], True, reduction, name, process_set, True, False))
         return result
 
     def allreduce_async_(
@@ -111,7 +111,7 @@ class Allreduce(Submission[T]):
     ) -> int:
         """Start an allreduce in place and return its handle."""
         reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
-        return handles.add(*self._allreduce([tensor], None, reduction, name, process_set, False, False))
+        return handles.add(*self._allreduce([tensor], True, reduction, name, process_set, False, False))
 
     def grouped_allreduce(
         self,
@@ -128,8 +128,7 @@ class Allreduce(Submission[T]):
         reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
         small = [compression.compress(tensor) for tensor in tensors]
         inputs = [tensor for tensor, _ in small]
-        outputs = [self._tensors.empty_like(tensor) for tensor in inputs]
-        reduced = handles.finish(*self._allreduce(inputs, outputs, reduction, name, process_set, True, True))
+        reduced = handles.finish(*self._allreduce(inputs, False, reduction, name, process_set, True, True))
         return [compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, small, strict=True)]
 
     def grouped_allreduce_async(
@@ -144,8 +143,7 @@ class Allreduce(Submission[T]):
     ) -> int:
         """Start a grouped allreduce and return its one handle; `synchronize` gives a tuple."""
         reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
-        outputs = [self._tensors.empty_like(tensor) for tensor in tensors]
-        return handles.add(*self._allreduce(tensors, outputs, reduction, name, process_set, False, True))
+        return handles.add(*self._allreduce(tensors, False, reduction, name, process_set, False, True))
 
     def grouped_allreduce_(
         self,
@@ -160,7 +158,7 @@ class Allreduce(Submission[T]):
         """Replace the tensors by their reductions, and return them."""
         reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
         result: tuple[T, ...] = handles.finish(
-            *self._allreduce(tensors, None, reduction, name, process_set, True, True)
+            *self._allreduce(tensors, True, reduction, name, process_set, True, True)
         )
         return result
 
@@ -176,4 +174,4 @@ class Allreduce(Submission[T]):
     ) -> int:
         """Start a grouped allreduce in place and return its one handle."""
         reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
-        return handles.add(*self._allreduce(tensors, None, reduction, name, process_set, False, True))
+        return handles.add(*self._allreduce(tensors, True, reduction, name, process_set, False, True))

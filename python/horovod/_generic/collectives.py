@@ -26,26 +26,27 @@ class Collectives(Allreduce[T], Gathering[T]):
     def _broadcast(
         self,
         tensor: T,
-        output: T | None,
+        in_place: bool,
         root_rank: int,
         name: str | None,
         process_set: ProcessSet,
         wait_follows: bool,
     ) -> tuple[int, Pending]:
-        """Without an output, in place."""
-        if output is None:
+        if in_place:
             output = tensor
-            source = target = self._tensors.view_to_write(tensor)
+            sources = targets = self._views("broadcast", name, [tensor], self._tensors.view_to_write)
         else:
-            source, target = self._tensors.view(tensor), self._tensors.view(output)
+            sources = self._views("broadcast", name, [tensor], self._tensors.view)
+            output = self._tensors.empty_like(tensor)
+            targets = [self._tensors.view_result(output, sources[0])]
         return self._submit(
             wait_follows,
             Kind.BROADCAST,
             "broadcast",
             name,
             process_set,
-            (source,),
-            (target,),
+            sources,
+            targets,
             lambda _: output,
             root_rank=root_rank,
         )
@@ -54,29 +55,27 @@ class Collectives(Allreduce[T], Gathering[T]):
         self, tensor: T, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> T:
         """Return the tensor of `root_rank`, which is a rank of the world also in a smaller set."""
-        output = self._tensors.empty_like(tensor)
-        result: T = handles.finish(*self._broadcast(tensor, output, root_rank, name, process_set, True))
+        result: T = handles.finish(*self._broadcast(tensor, False, root_rank, name, process_set, True))
         return result
 
     def broadcast_async(
         self, tensor: T, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> int:
         """Start a broadcast and return its handle."""
-        output = self._tensors.empty_like(tensor)
-        return handles.add(*self._broadcast(tensor, output, root_rank, name, process_set, False))
+        return handles.add(*self._broadcast(tensor, False, root_rank, name, process_set, False))
 
     def broadcast_(
         self, tensor: T, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> T:
         """Replace the tensor by that of `root_rank`, and return it."""
-        result: T = handles.finish(*self._broadcast(tensor, None, root_rank, name, process_set, True))
+        result: T = handles.finish(*self._broadcast(tensor, True, root_rank, name, process_set, True))
         return result
 
     def broadcast_async_(
         self, tensor: T, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
     ) -> int:
         """Start a broadcast in place and return its handle."""
-        return handles.add(*self._broadcast(tensor, None, root_rank, name, process_set, False))
+        return handles.add(*self._broadcast(tensor, True, root_rank, name, process_set, False))
 
     def broadcast_parameters(self, params: Mapping[str, T] | Sequence[Any], root_rank: int) -> None:
         """Replace all tensors of a dict, or of a list of tensors or `(name, tensor)` pairs, by those of `root_rank`."""

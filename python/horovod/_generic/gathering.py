@@ -8,7 +8,7 @@ from typing import Any
 from horovod._generic.compression import Compressor, NoneCompressor
 from horovod._generic.handles import Pending, handles
 from horovod._generic.reduce_ops import Average
-from horovod._generic.submission import Reduction, Submission
+from horovod._generic.submission import Reduction, Submission, called
 from horovod._generic.tensors import T
 from horovod._native.abi import Kind
 from horovod._native.operations import received_splits, take_result
@@ -34,7 +34,7 @@ class Gathering(Submission[T]):
         self, tensors: Sequence[T], name: str | None, process_set: ProcessSet, wait_follows: bool, grouped: bool
     ) -> tuple[int, Pending]:
         verb = "grouped_allgather" if grouped else "allgather"
-        sources = [self._tensors.view(tensor) for tensor in tensors]
+        sources = self._views(verb, name, tensors, self._tensors.view)
         return self._submit(
             wait_follows,
             Kind.ALLGATHER,
@@ -80,11 +80,17 @@ class Gathering(Submission[T]):
         def result(native: int) -> tuple[T, T]:
             return self._take(native, 0, tensor), self._tensors.make_splits(received_splits(native, 0), splits)
 
-        rows = () if splits is None else self._tensors.read_splits(splits)
-        sources = (self._tensors.view(tensor),)
+        rows = () if splits is None else self._read_splits(splits, name)
+        sources = self._views("alltoall", name, [tensor], self._tensors.view)
         return self._submit(
             wait_follows, Kind.ALLTOALL, "alltoall", name, process_set, sources, None, result, splits=rows
         )
+
+    def _read_splits(self, splits: Any, name: str | None) -> Sequence[int]:
+        try:
+            return self._tensors.read_splits(splits)
+        except ValueError as error:
+            raise ValueError(f"{called('alltoall', name)}: {error}") from None
 
     def alltoall(
         self, tensor: T, splits: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
@@ -115,7 +121,7 @@ class Gathering(Submission[T]):
         grouped: bool,
     ) -> tuple[int, Pending]:
         verb = "grouped_reducescatter" if grouped else "reducescatter"
-        sources = [self._tensors.view(tensor) for tensor in tensors]
+        sources = self._views(verb, name, tensors, self._tensors.view)
         return self._submit(
             wait_follows,
             Kind.REDUCESCATTER,

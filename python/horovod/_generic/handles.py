@@ -15,12 +15,28 @@ from horovod._native import operations
 class Pending:
     """A submitted operation: the engine's handle, what must stay alive until it is done, and how to get its result."""
 
-    __slots__ = ("memory", "native", "result")
+    __slots__ = ("_result", "memory", "native")
 
     def __init__(self, native: int, memory: object, result: Callable[[int], Any]) -> None:
         self.native = native
         self.memory = memory
-        self.result = result
+        self._result = result
+
+    def wait(self) -> None:
+        """Wait until the operation is done and raise if it failed. Interruptible."""
+        operations.wait(self.native)
+
+    def is_done(self) -> bool:
+        """Whether `wait` would return at once."""
+        return operations.is_done(self.native)
+
+    def take_result(self) -> Any:
+        """What `synchronize` returns; after `wait`, once."""
+        return self._result(self.native)
+
+    def release(self) -> None:
+        """Let the engine forget the operation."""
+        operations.release(self.native)
 
 
 class Handles:
@@ -29,6 +45,7 @@ class Handles:
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._pending: dict[int, Pending] = {}
+        self.world = 0  # counts the worlds of this process: who keeps something of one can tell when it is over
 
     def next_number(self) -> int:
         """The number of the next operation: its handle, and its name if the user gives none."""
@@ -42,15 +59,15 @@ class Handles:
     def finish(self, number: int, pending: Pending) -> Any:
         """Wait for an operation that was just submitted and return its result."""
         try:
-            operations.wait(pending.native)
+            pending.wait()
         except Exception:
-            operations.release(pending.native)
+            pending.release()
             raise
         except BaseException:
             self._pending[number] = pending  # interrupted: the engine may still use the memory
             raise
-        result = pending.result(pending.native)
-        operations.release(pending.native)
+        result = pending.take_result()
+        pending.release()
         return result
 
     def poll(self, handle: int) -> bool:
@@ -60,7 +77,7 @@ class Handles:
             raise ValueError(
                 f"no operation has the handle {handle}: it was never given out, or is already synchronised"
             )
-        return operations.is_done(pending.native)
+        return pending.is_done()
 
     def synchronize(self, handle: int) -> Any:
         """Wait for the operation and return its result; None if the handle is not known.
@@ -71,24 +88,25 @@ class Handles:
         if pending is None:
             return None
         try:
-            operations.wait(pending.native)
+            pending.wait()
         except Exception:
             if self._pending.pop(handle, None) is None:
                 return None  # another thread synchronised it meanwhile
-            operations.release(pending.native)
+            pending.release()
             raise
         if self._pending.pop(handle, None) is None:
             return None
-        result = pending.result(pending.native)
-        operations.release(pending.native)
+        result = pending.take_result()
+        pending.release()
         return result
 
     def restart(self) -> None:
         """Forget everything of the world before and number from 1 again; called when a new world has been formed."""
         for pending in self._pending.values():
-            operations.release(pending.native)
+            pending.release()
         self._pending.clear()
         self._numbers = itertools.count(1)
+        self.world += 1
 
 
 handles = Handles()

@@ -10,6 +10,7 @@ from typing import Any
 import cloudpickle
 
 from horovod._generic.collectives import Collectives
+from horovod._generic.reduce_ops import Max
 from horovod._generic.tensors import Tensors
 from horovod._native.abi import DType
 from horovod._native.library import checked, library
@@ -74,12 +75,28 @@ def broadcast_object(
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     """Return the objects of all ranks, in rank order. The default name is that of the local object's type."""
+    return allgather_object_in(global_process_set, obj, name)
+
+
+def allgather_object_in(process_set: ProcessSet, obj: Any, name: str | None = None) -> list[Any]:
+    """As `allgather_object`, of the ranks of a set."""
     name = type(obj).__name__ if name is None else name
     data = _pickled(obj)
-    sizes = _collectives.allgather((c_int64 * 1)(len(data)), f"{name}.sz")
-    gathered = memoryview(_collectives.allgather(data, f"{name}.t"))
+    sizes = _collectives.allgather((c_int64 * 1)(len(data)), f"{name}.sz", process_set)
+    gathered = memoryview(_collectives.allgather(data, f"{name}.t", process_set))
     objects, start = [], 0
     for size in sizes:
         objects.append(cloudpickle.loads(gathered[start : start + size]))
         start += size
     return objects
+
+
+def max_of_integers(values: Sequence[int], name: str) -> list[int]:
+    """Return, for every place in the list, the greatest integer of all ranks. One allreduce, nothing is pickled."""
+    return list(_collectives.allreduce_((c_int64 * len(values))(*values), name=name, op=Max))
+
+
+def allgather_integers(values: Sequence[int], name: str) -> list[list[int]]:
+    """Return the lists of all ranks, in rank order; they are of the same length."""
+    gathered = list(_collectives.allgather((c_int64 * len(values))(*values), name))
+    return [gathered[start : start + len(values)] for start in range(0, len(gathered), len(values))]

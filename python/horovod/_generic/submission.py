@@ -31,6 +31,11 @@ class Reduction(NamedTuple):
 _NO_REDUCTION = Reduction(0, 1.0, 1.0)
 
 
+def called(verb: str, name: str | None) -> str:
+    """How error messages speak of an operation."""
+    return f"{verb} of {'an unnamed tensor' if name is None else name}"
+
+
 def id_of(process_set: ProcessSet) -> int:
     """The id of a registered set; ValueError otherwise."""
     if process_set.process_set_id is None:
@@ -43,6 +48,19 @@ class Submission(Generic[T]):
 
     def __init__(self, tensors: Tensors[T]) -> None:
         self._tensors = tensors
+
+    def _views(
+        self, verb: str, name: str | None, tensors: Sequence[T], look: Callable[[T], TensorView]
+    ) -> list[TensorView]:
+        """Look at the tensors with a method of Tensors; an error says which tensor it is about."""
+        views: list[TensorView] = []
+        try:
+            for tensor in tensors:
+                views.append(look(tensor))
+        except ValueError as error:
+            place = f", tensor {len(views) + 1} of {len(tensors)}" if len(tensors) > 1 else ""
+            raise ValueError(f"{called(verb, name)}{place}: {error}") from None
+        return views
 
     def _submit(
         self,
@@ -61,6 +79,8 @@ class Submission(Generic[T]):
     ) -> tuple[int, Pending]:
         """Submit and return the operation's number and what `handles` needs. Without targets the engine allocates."""
         process_set_id = id_of(process_set)
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"the name of an operation is a str, not {type(name).__name__}: {name!r}")
         number = handles.next_number()
         full_name = f"{verb}.noname.{number}" if name is None else f"{verb}.{name}"
         count = len(sources)
@@ -82,7 +102,7 @@ class Submission(Generic[T]):
             )
             for i, source in enumerate(sources)
         ]
-        return number, Pending(operations.submit(requests, wait_follows), (sources, targets), result)
+        return number, self._tensors.start(requests, wait_follows, sources, targets, result)
 
     def _signal(self, kind: Kind, name: str, process_set_id: int, result: Callable[[int], Any]) -> Any:
         """Run an operation without tensors."""
@@ -94,5 +114,5 @@ class Submission(Generic[T]):
 def _check_group(full_name: str, sources: Sequence[TensorView]) -> None:
     if not sources:
         raise ValueError(f"{full_name} needs at least one tensor")
-    if any(source.device != sources[0].device for source in sources):
+    if any(source.place != sources[0].place for source in sources):
         raise HorovodInternalError(f"the tensors of {full_name} are on different devices")

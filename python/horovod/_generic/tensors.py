@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+from horovod._generic.handles import Pending
+from horovod._native import operations
+from horovod._native.abi import Request
 from horovod._native.operations import EngineMemory, TensorView
 
 T = TypeVar("T")
@@ -26,6 +29,10 @@ class Tensors(ABC, Generic[T]):
     def empty_like(self, tensor: T) -> T:
         """A new tensor of the same shape, type and device, for a result."""
 
+    def view_result(self, output: T, source: TensorView) -> TensorView:
+        """As `view`, for an output that `empty_like` made for the tensor behind `source`."""
+        return self.view(output)
+
     @abstractmethod
     def adopt(self, memory: EngineMemory, like: T) -> T:
         """A tensor of the type of `like` over the engine's memory, without a copy; it keeps `memory` alive."""
@@ -37,3 +44,14 @@ class Tensors(ABC, Generic[T]):
     @abstractmethod
     def make_splits(self, received: Sequence[int], like: Any) -> T:
         """The received splits as an int32 tensor where `like`, the argument `splits`, is; in host memory if None."""
+
+    def start(
+        self,
+        requests: Sequence[Request],
+        wait_follows: bool,
+        sources: Sequence[TensorView],
+        targets: Sequence[TensorView] | None,
+        result: Callable[[int], Any],
+    ) -> Pending:
+        """Hand the requests to the engine, now or as soon as the tensors' elements are where the views say."""
+        return Pending(operations.submit(requests, wait_follows), (sources, targets), result)

@@ -6,13 +6,14 @@ tests/python/single/test_header.py compares everything here with the header and 
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-ABI_VERSION = 0x00010000
+ABI_VERSION = 0x00010003
 HOST_DEVICE = -1
 WORLD_SET = 0
+NO_RESETS = -1
 
 
 class Code(IntEnum):
@@ -24,6 +25,7 @@ class Code(IntEnum):
     PEER_LOST = 5
     TIMED_OUT = 6
     NOT_INITIALIZED = 7
+    REMOVED = 8
 
 
 class DType(IntEnum):
@@ -61,7 +63,25 @@ class ReduceOp(IntEnum):
     PRODUCT = 5
 
 
+class HostsChange(IntEnum):
+    HOSTS_REMOVED = 1
+    HOSTS_ADDED = 2
+    HOSTS_MIXED = 3
+
+
+class DriverActionKind(IntEnum):
+    DRIVER_START = 1
+    DRIVER_STOP = 2
+    DRIVER_NOTIFY = 3
+    DRIVER_ASSIGN = 4
+    DRIVER_LEAVE = 5
+    DRIVER_SAY = 6
+    DRIVER_FAIL = 7
+    DRIVER_FINISH = 8
+
+
 Handle = c_int64
+DriverPointer = c_void_p
 ALLOCATE = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_int32, c_int32, c_int32, POINTER(c_int64))
 DONE = ctypes.CFUNCTYPE(None, c_void_p, Handle, c_int)
 
@@ -107,6 +127,52 @@ class SubmitOptions(ctypes.Structure):
     ]
 
 
+class ElasticEvent(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("change", c_int32),
+        ("timestamp", c_double),
+    ]
+
+
+class DriverSettings(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("min_np", c_int32),
+        ("max_np", c_int32),
+        ("np", c_int32),
+        ("reset_limit", c_int32),
+        ("reserved", c_int32),
+        ("elastic_timeout", c_double),
+        ("start_timeout", c_double),
+        ("cooldown_lower", c_double),
+        ("cooldown_upper", c_double),
+        ("seed", c_uint64),
+    ]
+
+
+class DriverAction(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("worker", c_int64),
+        ("generation", c_int64),
+        ("host", c_char_p),
+        ("text", c_char_p),
+        ("slot", c_int32),
+        ("rank", c_int32),
+        ("size", c_int32),
+        ("local_rank", c_int32),
+        ("local_size", c_int32),
+        ("cross_rank", c_int32),
+        ("cross_size", c_int32),
+        ("change", c_int32),
+        ("level", c_int32),
+        ("exit_code", c_int32),
+        ("timestamp", c_double),
+    ]
+
+
 class Prototype(NamedTuple):
     result: Any
     arguments: list[Any]
@@ -134,14 +200,36 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_process_set_ranks": Prototype(c_int32, [c_int32, POINTER(c_int32), c_int32]),
     "hvd_process_set_ids": Prototype(c_int32, [POINTER(c_int32), c_int32]),
     "hvd_submit": Prototype(c_int, [POINTER(Request), c_int32, POINTER(SubmitOptions), POINTER(Handle)]),
+    "hvd_submit_many": Prototype(c_int, [POINTER(Request), c_int32, POINTER(SubmitOptions), POINTER(Handle)]),
     "hvd_poll": Prototype(c_int32, [Handle]),
     "hvd_wait": Prototype(c_int, [Handle, c_double], blocks=True),
+    "hvd_wait_many": Prototype(c_int, [POINTER(Handle), c_int32, c_double], blocks=True),
     "hvd_result": Prototype(c_int, [Handle, c_int32, POINTER(Tensor)]),
     "hvd_take_result": Prototype(c_int, [Handle, c_int32, POINTER(Tensor)]),
     "hvd_free": Prototype(None, [c_void_p]),
     "hvd_received_splits": Prototype(c_int32, [Handle, c_int32, POINTER(c_int32), c_int32]),
     "hvd_result_value": Prototype(c_int32, [Handle]),
     "hvd_release": Prototype(None, [Handle]),
+    "hvd_release_many": Prototype(None, [POINTER(Handle), c_int32]),
+    "hvd_elastic_next_event": Prototype(c_int, [c_double, POINTER(ElasticEvent)], blocks=True),
+    "hvd_elastic_stop_waiting": Prototype(None, []),
+    "hvd_elastic_leave": Prototype(c_int, [c_char_p], blocks=True),
+    "hvd_driver_create": Prototype(c_int, [POINTER(DriverSettings), c_double, POINTER(DriverPointer)]),
+    "hvd_driver_destroy": Prototype(None, [DriverPointer]),
+    "hvd_driver_hosts_discovered": Prototype(
+        c_int, [DriverPointer, c_double, POINTER(c_char_p), POINTER(c_int32), c_int32]
+    ),
+    "hvd_driver_worker_ready": Prototype(c_int, [DriverPointer, c_double, c_int64, c_int32]),
+    "hvd_driver_worker_exited": Prototype(c_int, [DriverPointer, c_double, c_int64, c_int32, c_int32]),
+    "hvd_driver_worker_leaving": Prototype(c_int, [DriverPointer, c_double, c_int64, c_char_p]),
+    "hvd_driver_start_failed": Prototype(c_int, [DriverPointer, c_double, c_int64, c_char_p]),
+    "hvd_driver_host_lost": Prototype(c_int, [DriverPointer, c_double, c_char_p, c_char_p]),
+    "hvd_driver_stop": Prototype(c_int, [DriverPointer, c_double, c_char_p, c_int32]),
+    "hvd_driver_timer": Prototype(c_int, [DriverPointer, c_double]),
+    "hvd_driver_next_action": Prototype(c_int32, [DriverPointer, POINTER(DriverAction)]),
+    "hvd_driver_next_timer": Prototype(c_int, [DriverPointer, c_double, POINTER(c_double)]),
+    "hvd_driver_waiting_for": Prototype(c_char_p, [DriverPointer]),
+    "hvd_driver_finished": Prototype(c_int32, [DriverPointer]),
     "hvd_start_timeline": Prototype(c_int, [c_char_p, c_int32], blocks=True),
     "hvd_stop_timeline": Prototype(c_int, [], blocks=True),
     "hvd_knobs_json": Prototype(c_char_p, []),

@@ -62,6 +62,11 @@ class TensorView:
         self.stream = stream
         self.ready_event = ready_event
 
+    @property
+    def place(self) -> object:
+        """What the tensors of one group have in common: the device where the user sees them."""
+        return self.device
+
 
 class _Template:
     """The part of a request that is the same for every call with the same arguments."""

@@ -11,10 +11,11 @@ from ctypes import c_int32
 from typing import Any
 
 from horovod._generic.handles import handles
+from horovod._native import elastic
 from horovod._native.abi import Code
 from horovod._native.library import NOT_INITIALIZED, checked, last_error, library
 from horovod.common import process_sets as sets
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
 from horovod.common.process_sets import ProcessSet
 
 
@@ -31,7 +32,8 @@ class HorovodBasics:
         """Form the world of all processes of the job. Does nothing but bind `process_sets` when already initialised.
 
         `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is there
-        for MPI: lists of ranks are not used.
+        for MPI: lists of ranks are not used. In an elastic job this process may be told that there is no place for it
+        any more: then SystemExit ends it with exit code 0.
         """
         if comm is not None and not isinstance(comm, Iterable):
             raise ValueError("comm must be None or a list of ranks: MPI communicators need Horovod with MPI")
@@ -149,7 +151,9 @@ def _static_sets(process_sets: Sequence[ProcessSet] | str | None) -> list[Proces
 
 
 def _world_ranks() -> tuple[int, ...]:
-    """The ranks of the world about to be formed; the launcher tells its size."""
+    """The ranks of the world about to be formed; the launcher tells its size, unless hosts come and go."""
+    if elastic.is_worker():
+        return ()
     try:
         return tuple(range(int(os.environ.get("HOROVOD_SIZE", "1"))))
     except ValueError:
@@ -163,12 +167,27 @@ def _form_world(static_sets: list[tuple[int, ...]]) -> None:
         (c_int32 * len(static_sets))(*map(len, static_sets)),
         (c_int32 * len(ranks))(*ranks),
     )
+    if code == Code.REMOVED:
+        raise WorkerRemoved(last_error())
     if code in (Code.INVALID_ARGUMENT, Code.PRECONDITION):
         raise ValueError(last_error())
     if code != Code.OK:
         raise HorovodInternalError(last_error())
     handles.restart()
     _shut_down_at_exit()
+    if elastic.is_worker():
+        _publish_place()
+
+
+def _publish_place() -> None:
+    """Set the variables that say which rank this is: in an elastic job they are known only now."""
+    place = HorovodBasics()
+    os.environ["HOROVOD_RANK"] = str(place.rank())
+    os.environ["HOROVOD_SIZE"] = str(place.size())
+    os.environ["HOROVOD_LOCAL_RANK"] = str(place.local_rank())
+    os.environ["HOROVOD_LOCAL_SIZE"] = str(place.local_size())
+    os.environ["HOROVOD_CROSS_RANK"] = str(place.cross_rank())
+    os.environ["HOROVOD_CROSS_SIZE"] = str(place.cross_size())
 
 
 @functools.cache

@@ -21,6 +21,14 @@ class HostsUpdatedInterrupt(RuntimeError):
         self.skip_sync = skip_sync
 
 
+class WorkerRemoved(SystemExit):
+    """An elastic job has no place for this process any more. It ends with exit code 0."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(0)
+        self.reason = reason
+
+
 class HorovodVersionMismatchError(ImportError):
     """A framework's installed version is not the one that an extension was made for."""
 

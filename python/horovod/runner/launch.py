@@ -6,7 +6,6 @@ python -m horovod.runner -np 4 python train.py      # the same as horovodrun -np
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import subprocess
 import sys
@@ -20,8 +19,6 @@ from horovod.runner.common.util import config_parser
 from horovod.runner.function import reach
 from horovod.runner.function.call import call
 from horovod.runner.util import lsf
-
-_logger = logging.getLogger("horovod.runner")
 
 
 def run_commandline() -> NoReturn:
@@ -100,9 +97,16 @@ def _start(args: Any, count: int | None) -> list[Any] | None:
         run_program([*arguments, *args.command])
         return None
     listen, publish = reach.addresses(args)
-    if reach.is_exposed(listen) and (args.tls or os.environ.get("HOROVOD_TLS", "0") not in ("", "0")):
-        _logger.warning("horovod.run authenticates the function and its results on their way; it does not encrypt them")
-    return call(args.run_func, arguments, count, executable=args.executable, listen=listen, publish=publish)
+    return call(
+        args.run_func,
+        arguments,
+        count,
+        executable=args.executable,
+        listen=listen,
+        publish=publish,
+        elastic=is_elastic(args),
+        encrypted=bool(args.tls) or os.environ.get("HOROVOD_TLS", "0") not in ("", "0"),
+    )
 
 
 def is_gloo_used(use_gloo: bool | None = None, use_mpi: bool | None = None, use_jsrun: bool | None = None) -> bool:

@@ -30,7 +30,8 @@ USAGE_ERROR = 2
 LAST_WORDS = 60  # lines
 STOP_SECONDS = 20.0  # the launcher itself gives workers 5 s between SIGTERM and SIGKILL
 _LONGEST_LINE = 1 << 20
-_OF_A_WORKER = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:out|err)>:")
+# What is no reason for a failure: output of workers, and what the launcher says about every job.
+_NO_REASON = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:out|err)>:|horovodrun: note: ")
 
 
 @functools.cache
@@ -149,7 +150,7 @@ class Program:
 
     def _hear(self, text: str) -> None:
         for line in text.splitlines():
-            if not _OF_A_WORKER.match(line):
+            if not _NO_REASON.match(line):
                 self._words.append(line)
 
 

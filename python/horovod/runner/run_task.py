@@ -2,8 +2,9 @@
 
     python -m horovod.runner.run_task ADDRESS[,ADDRESS...] PORT
 
-The key of the run is in the environment, and removed from it before the function is called. The connection stays open
-while the function runs: when the caller's process dies, however it dies, the worker ends too.
+The key of the run, and its certificate if it is encrypted, are in the environment, and removed from it before the
+function is called. The connection stays open while the function runs: when the caller's process dies, however it dies,
+the worker ends too.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import time
 import traceback
 from typing import Any, NoReturn
 
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
 from horovod.runner.function import channel
-from horovod.runner.function.task import KEY_VARIABLE, describe, pack, type_name, unpack
+from horovod.runner.function.encryption import Encryption
+from horovod.runner.function.task import IDENTITY_VARIABLE, KEY_VARIABLE, describe, pack, type_name, unpack
 
 CONNECT_SECONDS = 5.0  # per address and attempt
 PAUSE_SECONDS = 0.2  # before all addresses are tried again
@@ -58,16 +60,19 @@ class Connection:
 
 def main(arguments: list[str]) -> int:
     """Do what this module is for; returns the exit code."""
-    key = os.environ.pop(KEY_VARIABLE, "")
+    key, identity = os.environ.pop(KEY_VARIABLE, ""), os.environ.pop(IDENTITY_VARIABLE, "")
     if len(arguments) != 2 or not key:
         print("horovod.runner.run_task is started by horovod.run, not by hand", file=sys.stderr)
         return 2
-    connection = Connection(_connect(arguments[0].split(","), int(arguments[1]), bytes.fromhex(key)))
+    encryption = Encryption(identity) if identity else None
+    connection = Connection(_connect(arguments[0].split(","), int(arguments[1]), bytes.fromhex(key), encryption))
     connection.watch()
     del sys.argv[1:]  # they mean nothing to the function
     sys.path += [path for path in connection.task.header["paths"] if path not in sys.path]
     try:
         result = unpack(connection.task.parts)()
+    except WorkerRemoved:
+        return 0  # an elastic job goes on without this process, and its result is not wanted
     except BaseException as error:
         return _fail(connection, error)
     return _succeed(connection, result)
@@ -99,7 +104,7 @@ def _fail(connection: Connection, error: BaseException) -> int:
     return error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
 
 
-def _connect(addresses: list[str], port: int, key: bytes) -> channel.Channel:
+def _connect(addresses: list[str], port: int, key: bytes, encryption: Encryption | None) -> channel.Channel:
     """Reach the caller at whichever address works; SystemExit says what came of each."""
     deadline = time.monotonic() + float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
     while True:
@@ -108,7 +113,7 @@ def _connect(addresses: list[str], port: int, key: bytes) -> channel.Channel:
             sock = None
             try:
                 sock = socket.create_connection((address, port), CONNECT_SECONDS)
-                return channel.call(sock, key, CONNECT_SECONDS)
+                return channel.call(sock, key, CONNECT_SECONDS, encryption)
             except OSError as error:
                 failures.append(error)
                 if sock is not None:

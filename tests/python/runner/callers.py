@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 DEADLINE = 60  # seconds until a test gives up
 
@@ -116,3 +118,29 @@ def calling(code: str, workers: int) -> Iterator[Caller]:
 def _pipe(pipe: IO[str] | None) -> IO[str]:
     assert pipe is not None
     return pipe
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+        return one, other
+
+
+def both(one: Callable[[], Any], other: Callable[[], Any], closing: Sequence[socket.socket] = ()) -> tuple[Any, Any]:
+    """Run both at once; each gives what it returns or raises. The socket of one that raises is closed at once."""
+    results: dict[int, Any] = {}
+
+    def body(number: int, function: Callable[[], Any]) -> None:
+        try:
+            results[number] = function()
+        except Exception as error:
+            results[number] = error
+            for sock in closing[number : number + 1]:
+                sock.close()
+
+    thread = threading.Thread(target=body, args=(0, one))
+    thread.start()
+    body(1, other)
+    thread.join()
+    return results[0], results[1]

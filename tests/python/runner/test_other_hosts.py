@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from callers import Meeting, meet
+from child import Child
 
 import horovod
 from horovod.runner import program
@@ -40,7 +41,10 @@ def fake_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "elsewhere" in tried.stdout
 
 
-def test_results_come_from_all_hosts() -> None:
+@pytest.mark.parametrize("tls", ["0", "1"])
+def test_results_come_from_all_hosts(monkeypatch: pytest.MonkeyPatch, tls: str) -> None:
+    monkeypatch.setenv("HOROVOD_TLS", tls)
+
     def total() -> tuple[str, str, float]:
         import numpy as np
 
@@ -67,7 +71,7 @@ def test_failure_names_the_host() -> None:
 def test_keys_are_on_no_command_line(meeting: Meeting) -> None:
     code = "import horovod, callers; print(horovod.run(callers.meet, {!r}, hosts='elsewhere:1', verbose=2))"
     environment = os.environ | {"PYTHONPATH": os.path.dirname(meet.__code__.co_filename)}
-    with subprocess.Popen(
+    with Child(
         [sys.executable, "-c", code.format((meeting.here, meeting.go))],
         env=environment,
         stdout=subprocess.PIPE,

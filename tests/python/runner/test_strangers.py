@@ -9,19 +9,20 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
-from callers import Meeting, meet
+from callers import Meeting, both, meet, tcp_pair
+from child import Child
 
 import horovod
 from horovod.runner.function import channel
 from horovod.runner.function.channel import LARGEST_FRAME, MAGIC, NONCE_BYTES, Channel, Refused
 from horovod.runner.function.server import FunctionServer
-from horovod.runner.function.task import KEY_VARIABLE, pack, unpack
+from horovod.runner.function.task import IDENTITY_VARIABLE, KEY_VARIABLE, pack, unpack
 
 KEY = secrets.token_bytes(32)
 
@@ -36,35 +37,11 @@ class Bomb:
         return os.mkdir, (self.path,)
 
 
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        one = socket.create_connection(listener.getsockname())
-        other, _ = listener.accept()
-        return one, other
-
-
 @pytest.fixture
 def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
     one, other = tcp_pair()
     with one, other:
         yield one, other
-
-
-def both(one: Callable[[], object], other: Callable[[], object]) -> tuple[object, object]:
-    """Run both at once; each gives what it returns or raises."""
-    results: dict[int, object] = {}
-
-    def body(number: int, function: Callable[[], object]) -> None:
-        try:
-            results[number] = function()
-        except Exception as error:
-            results[number] = error
-
-    thread = threading.Thread(target=body, args=(0, one))
-    thread.start()
-    body(1, other)
-    thread.join()
-    return results[0], results[1]
 
 
 def proven(sockets: tuple[socket.socket, socket.socket]) -> tuple[Channel, Channel]:
@@ -290,7 +267,7 @@ def test_worker_refuses_a_false_caller(tmp_path: Path, kind: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         environment = os.environ | {KEY_VARIABLE: KEY.hex(), "HOROVOD_START_TIMEOUT": "0"}
         command = [sys.executable, "-m", "horovod.runner.run_task", "127.0.0.1", str(listener.getsockname()[1])]
-        with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        with Child(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
             connection, _ = listener.accept()
             with connection:
                 if kind == "another key":
@@ -320,20 +297,24 @@ def body():
     with open({meeting.go!r}) as pipe: pipe.read()
     return subprocess.run(["env"], capture_output=True, text=True).stdout
 (environment,) = horovod.run(body, verbose=2)
-print("child of a worker:", {KEY_VARIABLE!r} in environment)
+print("child of a worker:", "_HOROVOD_RUN_" in environment)
 """
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    with Child(
+        [sys.executable, "-c", code],
+        env=os.environ | {"HOROVOD_TLS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as process:
         meeting.wait_for_worker()
         family = psutil.Process(process.pid).children(recursive=True)
-        found = {each.environ().get(name) for each in family for name in (KEY_VARIABLE, "_HOROVOD_SECRET_KEY")}
+        names = (KEY_VARIABLE, IDENTITY_VARIABLE, "_HOROVOD_SECRET_KEY")
+        found = {each.environ().get(name) for each in family for name in names}
         keys = {key for key in found if key}
         lines = [Path(f"/proc/{each.pid}/cmdline").read_text() for each in (*family, process)]
         meeting.let_go()
         out, _ = process.communicate(timeout=60)
-    assert len(keys) == 2
-    assert all(len(key) == 64 for key in keys)
+    assert len(keys) == 3
     assert not [line for line in (*lines, out) for key in keys if key in line]
     assert any("horovod.runner.run_task" in line for line in lines)
     assert "child of a worker: False" in out

@@ -190,3 +190,18 @@ def test_other_exceptions_end_the_run_and_the_listener() -> None:
     notification_manager.handle_hosts_updated(2, HostUpdateResult.added)
     assert state._host_messages.qsize() == 1
     assert state.calls == ["sync"]
+
+
+def test_what_is_said_about_the_next_world_is_not_forgotten() -> None:
+    state = Recorder()
+    said = []
+
+    def train(state: Recorder) -> None:
+        said.append(state._host_messages.qsize())
+        if len(said) == 1:
+            state.on_hosts_updated(1, HostUpdateResult.removed)
+            raise HorovodInternalError("lost")
+
+    run_fn(train, lambda: notification_manager.handle_hosts_updated(2, HostUpdateResult.added))(state)
+    assert said == [0, 1]
+    assert state._host_messages.get() == (2, HostUpdateResult.added)

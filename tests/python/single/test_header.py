@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -23,24 +23,35 @@ ENUMS: dict[str, type[IntEnum]] = {
     "hvd_dtype": abi.DType,
     "hvd_kind": abi.Kind,
     "hvd_reduce_op": abi.ReduceOp,
+    "hvd_hosts_change": abi.HostsChange,
+    "hvd_driver_action_kind": abi.DriverActionKind,
 }
 STRUCTS: dict[str, type[ctypes.Structure]] = {
     "hvd_tensor": abi.Tensor,
     "hvd_request": abi.Request,
     "hvd_submit_options": abi.SubmitOptions,
+    "hvd_elastic_event": abi.ElasticEvent,
+    "hvd_driver_settings": abi.DriverSettings,
+    "hvd_driver_action": abi.DriverAction,
 }
 CALLBACKS: dict[str, Any] = {"hvd_allocate": abi.ALLOCATE, "hvd_done": abi.DONE}
 TYPES: dict[str, Any] = {
     "void": None,
     "int32_t": c_int32,
     "uint32_t": c_uint32,
+    "int64_t": c_int64,
+    "uint64_t": c_uint64,
     "double": c_double,
     "hvd_handle": abi.Handle,
     "void*": c_void_p,
     "char*": c_char_p,
+    "char**": POINTER(c_char_p),
+    "double*": POINTER(c_double),
     "int32_t*": POINTER(c_int32),
     "int64_t*": POINTER(c_int64),
     "hvd_handle*": POINTER(abi.Handle),
+    "hvd_driver*": abi.DriverPointer,
+    "hvd_driver**": POINTER(abi.DriverPointer),
     **dict.fromkeys(ENUMS, c_int),
     **STRUCTS,
     **{f"{name}*": POINTER(struct) for name, struct in STRUCTS.items()},
@@ -49,12 +60,12 @@ TYPES: dict[str, Any] = {
 
 
 def ctype(text: str) -> Any:
-    return TYPES[text.replace("const ", "").replace(" *", "*").strip()]
+    return TYPES[re.sub(r"\bconst\b", "", text).replace(" ", "")]
 
 
 def declarations(text: str) -> list[tuple[str, Any]]:
     """`const char* path, int32_t mark` as names and types."""
-    found = re.findall(r"((?:const )?\w+\s*\*?)\s*(\w+)\s*(?:[,;]|$)", text.strip())
+    found = re.findall(r"((?:const )?\w+\s*\*?(?: const)?\*?)\s*(\w+)\s*(?:[,;]|$)", text.strip())
     return [(name, ctype(kind)) for kind, name in found]
 
 
@@ -71,6 +82,7 @@ def test_constants() -> None:
     assert re.search(rf"#define HVD_ABI_VERSION 0x{abi.ABI_VERSION:08x}u", CODE)
     assert re.search(rf"#define HVD_HOST_DEVICE \({abi.HOST_DEVICE}\)", CODE)
     assert re.search(rf"#define HVD_WORLD_SET {abi.WORLD_SET}\s", CODE)
+    assert re.search(rf"#define HVD_NO_RESETS \({abi.NO_RESETS}\)", CODE)
 
 
 def test_every_enum_and_its_numbers() -> None:

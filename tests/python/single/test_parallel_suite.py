@@ -35,7 +35,7 @@ def test_a_failure_on_one_rank_ends_the_others(tmp_path: Path) -> None:
     result = subprocess.run(
         [*run, "-p", "no:cacheprovider", str(tmp_path)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/python:{ROOT}/tests/python"},
         capture_output=True,
         text=True,
         timeout=300,

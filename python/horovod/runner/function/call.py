@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from horovod.runner.function.encryption import Encryption, make_identity
 from horovod.runner.function.server import Event, FunctionServer
-from horovod.runner.function.task import KEY_VARIABLE, describe, function_name, pack, unpack
+from horovod.runner.function.task import IDENTITY_VARIABLE, KEY_VARIABLE, describe, function_name, pack, unpack
 from horovod.runner.program import USAGE_ERROR, Program, replaced
 
 
@@ -25,12 +26,15 @@ def call(
     executable: str | None,
     listen: Sequence[str],
     publish: Sequence[str],
+    encrypted: bool = False,
+    elastic: bool = False,
     env: Mapping[str, str] | None = None,
 ) -> list[Any]:
     """Call `function` on every rank of a job that horovodrun starts with `arguments`; the results of `count` ranks,
     or of all.
 
-    `listen`: addresses of this machine to listen on; `publish`: those at which workers find it.
+    `listen`: addresses of this machine to listen on; `publish`: those at which workers find it; `encrypted`: whether
+    the function and what comes of it travel under TLS; `elastic`: whether the job survives the end of workers.
     """
     try:
         packed = pack(function)
@@ -38,7 +42,11 @@ def call(
         raise ValueError(f"cannot send {function_name(function)} to the workers: {describe(error)}") from error
     key = secrets.token_bytes(32)
     environment = dict(os.environ if env is None else env) | {KEY_VARIABLE: key.hex()}
-    server = FunctionServer(listen, key, packed)
+    encryption = None
+    if encrypted:
+        environment[IDENTITY_VARIABLE] = make_identity()
+        encryption = Encryption(environment[IDENTITY_VARIABLE])
+    server = FunctionServer(listen, key, packed, encryption)
     try:
         task = [executable or sys.executable, "-m", "horovod.runner.run_task", ",".join(publish), str(server.port)]
         out = sys.stdout if replaced(sys.stdout, sys.__stdout__, 1) else None
@@ -47,17 +55,17 @@ def call(
             words = program.words()
     finally:
         server.close()
-    return outcome(server.events(), count, code, words)
+    return outcome(server.events(), count, code, words, elastic)
 
 
-def outcome(events: Sequence[Event], count: int | None, code: int, words: str) -> list[Any]:
+def outcome(events: Sequence[Event], count: int | None, code: int, words: str, elastic: bool = False) -> list[Any]:
     """The results by rank, or the exception that says why there are none."""
     if code == USAGE_ERROR:
         raise ValueError(words.removeprefix("horovodrun: ") or "horovodrun does not accept these options")
-    cause = root_cause(events, _first_failed(words))
+    cause = _last_error(events, code) if elastic else root_cause(events, _first_failed(words))
     if cause is not None:
         _raise(cause, words)
-    results = {event.worker.rank: event for event in events}
+    results = {event.worker.rank: event for event in events if event.kind == "result"}
     count = len(results) if count is None else count
     missing = [rank for rank in range(count) if rank not in results]
     if not events and code != 0:
@@ -83,6 +91,13 @@ def root_cause(events: Sequence[Event], first_failed: int | None) -> Event | Non
         if event.kind == "lost" and (event.worker.rank == first_failed if known else event is endings[0]):
             return event
     return endings[0] if endings else None
+
+
+def _last_error(events: Sequence[Event], code: int) -> Event | None:
+    """Of an elastic job that failed, the error that it did not survive; those before it were."""
+    errors = [event for event in events if event.report is not None]
+    own = [event for event in errors if event.report is not None and not event.report.consequence]
+    return None if code == 0 or not errors else (own or errors)[-1]
 
 
 def _first_failed(words: str) -> int | None:

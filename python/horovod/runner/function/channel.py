@@ -9,7 +9,7 @@ The handshake proves to each side that the other has the key of the run:
 Then messages: a *header* (JSON) and its *parts* (bytes), cut into *frames* of limited size. A frame is its length, its
 bytes and a tag: HMAC-SHA256 under a key that belongs to this connection and direction, over the frame's number, length
 and bytes. So whoever can change packets on the way can end the connection, but can neither insert nor repeat a frame.
-The bytes are not encrypted.
+The bytes are encrypted when the run has an `Encryption`: then TLS comes first, and all of this is said inside.
 
 Thread rule: one thread may send while another receives; close() from any.
 """
@@ -21,11 +21,14 @@ import hmac
 import json
 import secrets
 import socket
+import ssl
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from horovod.runner.function.encryption import EncryptedSocket, Encryption
 
 MAGIC = b"HVDRUN1\n"
 NONCE_BYTES = 32
@@ -35,6 +38,9 @@ MOST_PARTS = 20_000
 HANDSHAKE_SECONDS = 20.0
 _LENGTH = struct.Struct("!I")
 _NUMBER = struct.Struct("!QI")
+
+
+AnySocket = socket.socket | EncryptedSocket
 
 
 class Refused(ConnectionError):
@@ -52,7 +58,7 @@ class Message:
 class Channel:
     """The connection after the handshake."""
 
-    def __init__(self, sock: socket.socket, send_key: bytes, receive_key: bytes) -> None:
+    def __init__(self, sock: AnySocket, send_key: bytes, receive_key: bytes) -> None:
         self._socket = sock
         self._send_tag = hmac.new(send_key, digestmod="sha256")
         self._receive_tag = hmac.new(receive_key, digestmod="sha256")
@@ -131,12 +137,18 @@ class Channel:
             raise Refused("a frame was changed on the way")
 
 
-def call(sock: socket.socket, key: bytes, seconds: float = HANDSHAKE_SECONDS) -> Channel:
+def call(
+    connection: socket.socket, key: bytes, seconds: float = HANDSHAKE_SECONDS, encryption: Encryption | None = None
+) -> Channel:
     """Greet the process that called horovod.run; Refused if it is somebody else."""
     deadline = time.monotonic() + seconds
     mine = secrets.token_bytes(NONCE_BYTES)
-    _prepare(sock)
-    sock.settimeout(seconds)
+    _prepare(connection)
+    connection.settimeout(seconds)
+    sock: AnySocket = connection
+    if encryption is not None:
+        with _refusing_strangers():
+            sock = encryption.call(connection, deadline)
     sock.sendall(MAGIC + mine)
     answer = _read(sock, NONCE_BYTES + TAG_BYTES, deadline)
     theirs, proof = answer[:NONCE_BYTES], answer[NONCE_BYTES:]
@@ -146,10 +158,16 @@ def call(sock: socket.socket, key: bytes, seconds: float = HANDSHAKE_SECONDS) ->
     return Channel(sock, _derive(key, b"from worker", mine, theirs), _derive(key, b"from caller", mine, theirs))
 
 
-def answer(sock: socket.socket, key: bytes, seconds: float = HANDSHAKE_SECONDS) -> Channel:
+def answer(
+    connection: socket.socket, key: bytes, seconds: float = HANDSHAKE_SECONDS, encryption: Encryption | None = None
+) -> Channel:
     """Greet whoever has connected; Refused if it is not a worker of the run with this key."""
     deadline = time.monotonic() + seconds
-    _prepare(sock)
+    _prepare(connection)
+    sock: AnySocket = connection
+    if encryption is not None:
+        with _refusing_strangers():
+            sock = encryption.answer(connection, deadline)
     hello = _read(sock, len(MAGIC) + NONCE_BYTES, deadline)
     if hello[: len(MAGIC)] != MAGIC:
         raise Refused("it does not speak the language of horovod.run")
@@ -162,6 +180,14 @@ def answer(sock: socket.socket, key: bytes, seconds: float = HANDSHAKE_SECONDS) 
 
 def _derive(key: bytes, purpose: bytes, worker_nonce: bytes, caller_nonce: bytes) -> bytes:
     return hmac.digest(key, MAGIC + purpose + b"\0" + worker_nonce + caller_nonce, "sha256")
+
+
+@contextlib.contextmanager
+def _refusing_strangers() -> Iterator[None]:
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise Refused(f"it does not encrypt as this run does: {error.reason or error}") from None
 
 
 def _prepare(sock: socket.socket) -> None:
@@ -184,21 +210,24 @@ def _parse_header(text: bytearray) -> tuple[dict[str, Any], list[int]]:
     return header, lengths
 
 
-def _read(sock: socket.socket, count: int, deadline: float) -> bytes:
+def _read(sock: AnySocket, count: int, deadline: float) -> bytes:
     """Exactly `count` bytes before the deadline, however slowly they drip in."""
     data = bytearray(count)
     _read_into(sock, memoryview(data), deadline)
     return bytes(data)
 
 
-def _read_into(sock: socket.socket, view: memoryview, deadline: float | None = None) -> None:
+def _read_into(sock: AnySocket, view: memoryview, deadline: float | None = None) -> None:
     while view.nbytes > 0:
         if deadline is not None:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError("it said nothing for too long")
             sock.settimeout(left)
-        count = sock.recv_into(view)
+        try:
+            count = sock.recv_into(view)
+        except ssl.SSLError as error:
+            raise Refused(f"what came was changed on the way: {error.reason or error}") from None
         if count == 0:
             raise ConnectionResetError("it closed the connection")
         view = view[count:]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
-from collections.abc import Sequence
 from typing import Any
 
 from horovod.runner.common.util import network
@@ -23,11 +21,6 @@ def addresses(options: Any) -> tuple[list[str], list[str]]:
     if _all_local(options):
         return [LOOPBACK], [LOOPBACK]
     return ["::" if _has_ipv6() else "0.0.0.0"], network.outside_addresses() or [LOOPBACK]
-
-
-def is_exposed(listen: Sequence[str]) -> bool:
-    """Whether other machines can reach one of the addresses."""
-    return not all(ipaddress.ip_address(each).is_loopback for each in listen)
 
 
 def _interfaces_of_environment() -> set[str]:

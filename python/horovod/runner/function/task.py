@@ -19,6 +19,7 @@ from typing import Any
 import cloudpickle
 
 KEY_VARIABLE = "_HOROVOD_RUN_KEY"  # hex of the run's key; the worker removes it before the function is called
+IDENTITY_VARIABLE = "_HOROVOD_RUN_TLS_IDENTITY"  # as secret, and removed as well; there is one if the run is encrypted
 _BESIDE = 64 << 10  # bytes from which a buffer is sent beside the pickle
 _MOST_BESIDE = 10_000  # so that their lengths fit into a header
 

@@ -20,8 +20,7 @@ def in_thread(
     silent: bool = False,
 ) -> threading.Thread:
     """Call `target(*args)` in a new thread, which is returned. `silent`: its exceptions are not reported."""
-    if not isinstance(args, tuple | list):
-        raise ValueError(f"args must be a tuple, not a {type(args).__name__}; did you mean (args,)?")
+    _check(args)
 
     def body() -> None:
         try:
@@ -68,8 +67,7 @@ def on_event(
     silent: bool = False,
 ) -> threading.Thread:
     """Call `func(*args)` in a thread once `event` is set; never if `stop` is set before."""
-    if not isinstance(args, tuple | list):
-        raise ValueError(f"args must be a tuple, not a {type(args).__name__}; did you mean (args,)?")
+    _check(args)
 
     def body() -> None:
         while not event.wait(None if stop is None else check_stop_interval_s):
@@ -78,6 +76,11 @@ def on_event(
         func(*args)
 
     return in_thread(body, daemon=daemon, silent=silent)
+
+
+def _check(args: Sequence[Any]) -> None:
+    if not isinstance(args, tuple | list):
+        raise ValueError(f"args must be a tuple, not a {type(args).__name__}; did you mean (args,)?")
 
 
 def _report(error: BaseException | None) -> None:

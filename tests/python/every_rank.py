@@ -1,0 +1,61 @@
+"""What a suite needs that runs inside every rank of one job: horovodrun -np N python -m pytest tests/python/parallel
+
+The conftest of such a folder takes these names over. Every rank runs the same tests in the same order; what differs per
+rank is the data. The first failure on any rank ends the job: that rank shuts down, which fails what the others wait
+for. For what hangs on all ranks each test has a time limit, after which the process shows its stacks and exits.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+from collections.abc import Generator, Iterator
+
+import pytest
+
+import horovod.numpy as hvd
+
+TIME_LIMIT = 60
+failed = pytest.StashKey[bool]()  # of the session: this rank is out of step with the others
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.maxfail = 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.session.stash[failed] = True
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def world(request: pytest.FixtureRequest) -> Iterator[None]:
+    os.environ.setdefault("HOROVOD_TIMELINE", "DYNAMIC")
+    hvd.init(process_sets="dynamic")
+    yield
+    if not request.session.stash.get(failed, False):
+        hvd.barrier()
+    hvd.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def one_test_at_a_time(world: None, request: pytest.FixtureRequest) -> Iterator[None]:
+    faulthandler.dump_traceback_later(TIME_LIMIT, exit=True)
+    yield
+    if not request.session.stash.get(failed, False):
+        hvd.barrier()
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def numbered_anew(one_test_at_a_time: None, request: pytest.FixtureRequest) -> Iterator[None]:
+    """For tests in which ranks issue different numbers of operations: unnamed ones of later tests must match again."""
+    yield
+    if request.session.stash.get(failed, False):
+        return
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")

@@ -1,0 +1,51 @@
+"""What Lightning asks about the place of a process, answered by Horovod."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horovod.torch import mpi_ops
+
+if TYPE_CHECKING:
+    from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
+else:
+    ClusterEnvironment = object  # which of Lightning's two it is, __init__.py knows
+
+
+class EnvironmentMethods(ClusterEnvironment):
+    """Mixed in before Lightning's ClusterEnvironment. The processes are there; the world is as the launcher said."""
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        return True
+
+    @property
+    def main_address(self) -> str:
+        """Nobody connects there: Horovod has connected the ranks already."""
+        return "127.0.0.1"
+
+    @property
+    def main_port(self) -> int:
+        return 0
+
+    @staticmethod
+    def detect() -> bool:
+        return False  # only who asks for the strategy gets it
+
+    def world_size(self) -> int:
+        return mpi_ops.size()
+
+    def set_world_size(self, size: int) -> None:
+        """The size is what it is."""
+
+    def global_rank(self) -> int:
+        return mpi_ops.rank()
+
+    def set_global_rank(self, rank: int) -> None:
+        """The rank is what it is."""
+
+    def local_rank(self) -> int:
+        return mpi_ops.local_rank()
+
+    def node_rank(self) -> int:
+        return mpi_ops.cross_rank()

@@ -1,0 +1,109 @@
+"""PyTorch tensors as Horovod sees them: dense tensors in host memory directly, those of a GPU through staging.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from horovod._generic.handles import Pending
+from horovod._generic.tensors import Tensors
+from horovod._native import operations
+from horovod._native.abi import DType, Request
+from horovod._native.operations import EngineMemory, TensorView
+from horovod.torch import staging
+
+_DTYPES: dict[torch.dtype, int] = {
+    torch.uint8: DType.UINT8,
+    torch.int8: DType.INT8,
+    torch.uint16: DType.UINT16,
+    torch.int16: DType.INT16,
+    torch.int32: DType.INT32,
+    torch.int64: DType.INT64,
+    torch.float16: DType.FLOAT16,
+    torch.float32: DType.FLOAT32,
+    torch.float64: DType.FLOAT64,
+    torch.bool: DType.BOOL,
+    torch.bfloat16: DType.BFLOAT16,
+    torch.complex64: DType.COMPLEX64,
+    torch.complex128: DType.COMPLEX128,
+}
+_COMPLEX = (torch.complex64, torch.complex128)
+
+
+class TorchTensors(Tensors[torch.Tensor]):
+    """Dense tensors. `stage_all` stages also what is in host memory, which is of use to tests only."""
+
+    def __init__(self, stage_all: bool = False) -> None:
+        self._stage_all = stage_all
+
+    def view(self, tensor: torch.Tensor) -> TensorView:
+        code = _code_of(tensor)
+        if not tensor.is_cpu or self._stage_all:
+            return staging.send(tensor, code)
+        return TensorView(tensor, tensor.data_ptr(), code, tuple(tensor.shape))
+
+    view_to_write = view
+
+    def empty_like(self, tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(tensor, memory_format=torch.contiguous_format, requires_grad=False)
+
+    def view_result(self, output: torch.Tensor, source: TensorView) -> TensorView:
+        if isinstance(source, staging.StagedView):
+            return staging.expect(output, source)
+        return TensorView(output, output.data_ptr(), source.dtype, source.shape)
+
+    def adopt(self, memory: EngineMemory, like: torch.Tensor) -> torch.Tensor:
+        if memory.size_in_bytes == 0:
+            return torch.empty(memory.shape, dtype=like.dtype, device=like.device)
+        host = torch.from_numpy(np.asarray(memory)).view(like.dtype).reshape(memory.shape)
+        return host if like.is_cpu else host.to(like.device)
+
+    def read_splits(self, splits: Any) -> Sequence[int]:
+        is_list = isinstance(splits, list | tuple)
+        tensor = torch.as_tensor(splits)
+        if tensor.numel() == 0:
+            return ()
+        is_integer = tensor.dtype == torch.int32 or (is_list and tensor.dtype == torch.int64)
+        if tensor.ndim != 1 or not is_integer:
+            raise ValueError(
+                f"splits must be a list of ints or a 1-D tensor of int32, not {tensor.ndim}-D {tensor.dtype}"
+            )
+        values: list[int] = tensor.tolist()
+        return values
+
+    def make_splits(self, received: Sequence[int], like: Any) -> torch.Tensor:
+        device = like.device if isinstance(like, torch.Tensor) else None
+        return torch.tensor(received, dtype=torch.int32, device=device)
+
+    def start(
+        self,
+        requests: Sequence[Request],
+        wait_follows: bool,
+        sources: Sequence[TensorView],
+        targets: Sequence[TensorView] | None,
+        result: Callable[[int], Any],
+    ) -> Pending:
+        if isinstance(sources[0], staging.StagedView):
+            return staging.start(requests, wait_follows, sources, targets, result)
+        return Pending(operations.submit(requests, wait_follows), (sources, targets), result)
+
+
+def _code_of(tensor: torch.Tensor) -> int:
+    """The type's number in the C ABI; ValueError for what the engine cannot read as a block of elements."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"expected a torch.Tensor, not {type(tensor).__name__}")
+    if tensor.layout != torch.strided:
+        raise ValueError(
+            f"the tensor is not dense ({tensor.layout}); use hvd.sparse_allreduce_async, or pass tensor.to_dense()"
+        )
+    code = _DTYPES.get(tensor.dtype)
+    if code is None:
+        raise ValueError(f"tensors of type {tensor.dtype} are not supported; convert it with tensor.to(...)")
+    if not tensor.is_contiguous():
+        raise ValueError("the tensor is not contiguous; pass tensor.contiguous()")
+    if tensor.dtype in _COMPLEX and tensor.is_conj():
+        raise ValueError("the tensor is a lazy conjugate; pass tensor.resolve_conj()")
+    return code

@@ -1,0 +1,298 @@
+"""Optimizers of Keras that reduce gradients over all ranks before they apply them.
+
+The class of a distributed optimizer derives from that of the given one. `type(optimizer)` is the derived class, of
+module horovod._keras; `optimizer.__class__`, which is what Keras asks when it saves, is the given class. So files name
+the plain optimizer, and can be loaded where there is no Horovod.
+
+Gradients are reduced once: by `compute_gradients` if it is called, as `minimize` does, else when they are applied.
+
+Thread rule: as the optimizer's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from horovod._keras import hooks
+from horovod._keras.backend import module_for
+from horovod._keras.settings import Settings
+from horovod._keras.variables import is_keras_3, keras_of
+from horovod.common.process_sets import ProcessSet
+
+Pairs = list[tuple[Any, Any]]  # gradients and variables
+
+
+class DistributedOptimizer:
+    """What the optimizers of all generations have in common; mixed in before the given class."""
+
+    _hvd_settings: ClassVar[Settings]
+    _hvd_base: ClassVar[type]
+    _hvd_local_layers: ClassVar[Sequence[Any]] = ()
+    _hvd_reducer: Any  # of the backend
+    _hvd_reduced: bool  # the gradients that are applied next are reduced already
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        base, settings = self._hvd_base, self._hvd_settings
+        reducer = module_for(keras_of(self)).Reducer(settings, settings.name or f"Distributed{base.__name__}")
+        # Past the tracking of Keras: none of it belongs into a checkpoint.
+        object.__setattr__(self, "_hvd_reducer", reducer)
+        object.__setattr__(self, "_hvd_reduced", False)
+
+    @property
+    def _agg_helper(self) -> Any:
+        return self._hvd_reducer.helper
+
+    @property
+    def _local_vars(self) -> list[Any]:
+        return self._hvd_reducer.local  # type: ignore[no-any-return]
+
+    @property
+    def process_set(self) -> ProcessSet:
+        """The ranks that gradients are reduced over."""
+        return self._hvd_settings.process_set
+
+    @property
+    def scale_local_gradients(self) -> bool:
+        """Whether gradients of local variables are divided by the number of ranks."""
+        return self._hvd_settings.scale_local_gradients
+
+    def register_local_var(self, var: Any) -> None:
+        """Leave this variable to each rank: its gradient is not reduced."""
+        if not any(var is known for known in self._local_vars):
+            self._hvd_reducer.register_local(var)
+
+    def _allreduce(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
+        self._find_local_layers()
+        return self._hvd_reducer.reduce(grads, vars)  # type: ignore[no-any-return]
+
+    def _reduce_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> Pairs:
+        """The gradients for the next step, unless they are reduced already."""
+        pairs = list(pairs)
+        if self._hvd_reduced or not pairs:
+            object.__setattr__(self, "_hvd_reduced", False)
+            return pairs
+        self._find_local_layers()
+        grads, variables = zip(*pairs, strict=True)
+        reduced = self._hvd_reducer.compute(grads, variables)
+        return list(zip(reduced, variables, strict=True))
+
+    def _reduce_early(self, pairs: Iterable[tuple[Any, Any]]) -> Pairs:
+        """As _reduce_pairs; the gradients that are applied next are not reduced again."""
+        object.__setattr__(self, "_hvd_reduced", False)
+        reduced = self._reduce_pairs(pairs)
+        object.__setattr__(self, "_hvd_reduced", True)
+        return reduced
+
+    def _find_local_layers(self) -> None:
+        """Layers may get their variables only with the first batch."""
+        for layer in self._hvd_local_layers:
+            for variable in layer.trainable_weights:
+                self.register_local_var(variable)
+
+
+class CallableList(list[Any]):
+    """Variables that scripts for older versions may ask for with `optimizer.variables()`."""
+
+    def __call__(self) -> CallableList:
+        return self
+
+
+class Keras3Optimizer(DistributedOptimizer):
+    """Keras 3: `apply` is where all ways of training arrive, on every backend."""
+
+    @property
+    def variables(self) -> CallableList:
+        """All variables of the optimizer."""
+        return CallableList(super().variables)  # type: ignore[misc]
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> Any:
+        """Reduce the gradients and update the variables."""
+        grads = list(grads)
+        if not grads:
+            return super().apply(grads, trainable_variables)  # type: ignore[misc]
+        if trainable_variables is None:
+            variables = self._trainable_variables  # type: ignore[attr-defined]
+        else:
+            variables = trainable_variables = list(trainable_variables)
+            if not self.built:  # type: ignore[has-type]
+                self.build(variables)  # type: ignore[attr-defined]
+                self.built = True
+        if len(variables) != len(grads):
+            return super().apply(grads, trainable_variables)  # type: ignore[misc]  # it says what is wrong
+        hooks.check_not_compiled_by_xla()
+        reduced = [grad for grad, _ in self._reduce_pairs(zip(grads, variables, strict=True))]
+        step = super().apply  # type: ignore[misc]
+        iterations = self._iterations  # type: ignore[attr-defined]
+        return self._hvd_reducer.apply(lambda: step(reduced, trainable_variables), iterations)
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
+        """Return pairs of reduced gradient and variable, for `apply_gradients`."""
+        return self._compute_gradients(loss, var_list, tape=tape)
+
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Pairs:
+        return self._reduce_early(module_for(keras_of(self)).gradients_of(loss, var_list, tape, grad_loss))
+
+    def get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
+        """Return the reduced gradients of a tensor."""
+        grads = module_for(keras_of(self)).symbolic_gradients(loss, params)
+        return [grad for grad, _ in self._reduce_early(zip(grads, params, strict=True))]
+
+    def _aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Pairs:
+        return self._reduce_pairs(grads_and_vars)
+
+    def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
+        """Compute the gradients, reduce them and update the variables."""
+        return self.apply_gradients(self.compute_gradients(loss, var_list, tape))  # type: ignore[attr-defined]
+
+
+class Keras2Optimizer(DistributedOptimizer):
+    """tf_keras: `compute_gradients` is used by `minimize` and `fit`, `aggregate_gradients` by loss scale optimizers."""
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
+        """Return pairs of reduced gradient and variable, for `apply_gradients`."""
+        hooks.check_not_compiled_by_xla()
+        return self._reduce_early(super().compute_gradients(loss, var_list, tape))  # type: ignore[misc]
+
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Pairs:
+        if grad_loss is not None:
+            raise ValueError("grad_loss works with legacy optimizers only: multiply the loss instead")
+        return self.compute_gradients(loss, var_list, tape)
+
+    def get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
+        """Return the reduced gradients of a tensor within a graph."""
+        grads = module_for(keras_of(self)).symbolic_gradients(loss, params)
+        return [grad for grad, _ in self._reduce_early(zip(grads, params, strict=True))]
+
+    def aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Pairs:
+        """Reduce the gradients that `compute_gradients` has not."""
+        return self._reduce_pairs(grads_and_vars)
+
+    def _aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Pairs:
+        return self._reduce_pairs(grads_and_vars)
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Any]],
+        name: str | None = None,
+        skip_gradients_aggregation: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Reduce the gradients unless that is done or not wanted, and update the variables."""
+        wanted = kwargs.pop("experimental_aggregate_gradients", True) and not skip_gradients_aggregation
+        pairs = self._reduce_pairs(grads_and_vars) if wanted else list(grads_and_vars)
+        object.__setattr__(self, "_hvd_reduced", False)
+        if self._agg_helper is not None and pairs:
+            import tensorflow as tf
+
+            with tf.init_scope():  # variables cannot be made in the branch that a step is
+                self.build([variable for _, variable in pairs])  # type: ignore[attr-defined]
+        named = {} if name is None else {"name": name}
+        step = super().apply_gradients  # type: ignore[misc]
+        iterations = self.iterations  # type: ignore[attr-defined]
+        return self._hvd_reducer.apply(
+            lambda: step(pairs, skip_gradients_aggregation=True, **named, **kwargs), iterations
+        )
+
+
+class LegacyOptimizer(DistributedOptimizer):
+    """tf_keras.optimizers.legacy, also in graphs of TensorFlow 1."""
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
+        """Return pairs of reduced gradient and variable, for `apply_gradients`."""
+        return self._compute_gradients(loss, var_list, tape=tape)
+
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Pairs:
+        hooks.check_not_compiled_by_xla()
+        return self._reduce_early(super()._compute_gradients(loss, var_list, grad_loss, tape))  # type: ignore[misc]
+
+    def get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
+        """Return the reduced gradients of a tensor within a graph."""
+        grads = super().get_gradients(loss, params)  # type: ignore[misc]
+        return [grad for grad, _ in self._reduce_early(zip(grads, params, strict=True))]
+
+    def _aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Pairs:
+        return self._reduce_pairs(grads_and_vars)
+
+    def apply_gradients(
+        self,
+        grads_and_vars: Iterable[tuple[Any, Any]],
+        name: str | None = None,
+        experimental_aggregate_gradients: bool = True,
+    ) -> Any:
+        """Reduce the gradients unless that is done or not wanted, and update the variables."""
+        pairs = list(grads_and_vars)
+        if experimental_aggregate_gradients:
+            pairs = self._reduce_pairs(pairs)
+        object.__setattr__(self, "_hvd_reduced", False)
+        if self._agg_helper is not None:
+            import tensorflow as tf
+
+            with tf.init_scope():  # variables cannot be made in the branch that a step is
+                self._create_all_weights([variable for _, variable in pairs])  # type: ignore[attr-defined]
+        step = super().apply_gradients  # type: ignore[misc]
+        iterations = self.iterations  # type: ignore[attr-defined]
+        return self._hvd_reducer.apply(
+            lambda: step(pairs, name=name, experimental_aggregate_gradients=False), iterations
+        )
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether it reduces gradients: itself, or the one in a loss scale optimizer."""
+    return isinstance(optimizer, DistributedOptimizer) or isinstance(
+        getattr(optimizer, "inner_optimizer", None), DistributedOptimizer
+    )
+
+
+def distribute(optimizer: Any, settings: Settings, local_layers: Sequence[Any] = ()) -> Any:
+    """Return a new optimizer with the configuration of the given one, which reduces gradients. State is not copied."""
+    if is_distributed(optimizer):
+        raise ValueError("the optimizer is distributed already: its gradients would be reduced twice")
+    try:
+        keras = keras_of(optimizer)
+    except ValueError:
+        raise ValueError(f"DistributedOptimizer needs an optimizer of Keras, not {type(optimizer).__name__}") from None
+    module_for(keras)
+    hooks.install(keras)
+    derived = distributed_class(type(optimizer), _mixin_for(optimizer, is_keras_3(keras)), settings, local_layers)
+    made = derived.from_config(_config_of(optimizer, keras))
+    for layer in local_layers:
+        for variable in getattr(layer, "trainable_weights", ()):
+            made.register_local_var(variable)
+    return made
+
+
+def _config_of(optimizer: Any, keras: Any) -> dict[str, Any]:
+    """Its configuration, with schedules themselves: Keras could not make one of a user's class again."""
+    config = dict(optimizer.get_config())
+    schedule = getattr(optimizer, "_hyper", {}).get("learning_rate") or getattr(optimizer, "_learning_rate", None)
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        config["learning_rate"] = schedule
+    return config
+
+
+def distributed_class(base: type, mixin: type, settings: Settings, local_layers: Sequence[Any] = ()) -> Any:
+    """A class that derives from `base` and bears its name."""
+    namespace = {
+        "__module__": "horovod._keras",
+        "__doc__": base.__doc__,
+        "__class__": property(lambda self: base),
+        "_hvd_settings": settings,
+        "_hvd_base": base,
+        "_hvd_local_layers": tuple(local_layers),
+    }
+    return type(base.__name__, (mixin, base), namespace)
+
+
+def _mixin_for(optimizer: Any, keras_3: bool) -> type:
+    if keras_3 and hasattr(optimizer, "apply"):
+        return Keras3Optimizer
+    if hasattr(optimizer, "aggregate_gradients"):
+        return Keras2Optimizer
+    if hasattr(optimizer, "_compute_gradients"):
+        return LegacyOptimizer
+    raise ValueError(f"DistributedOptimizer does not know how to reduce the gradients of {type(optimizer).__name__}")
+
+
+__all__ = ["DistributedOptimizer", "distribute", "distributed_class", "is_distributed"]

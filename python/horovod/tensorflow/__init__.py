@@ -1,0 +1,181 @@
+"""Horovod for TensorFlow: one script from one process to a cluster.
+
+After `import horovod.tensorflow as hvd` and `hvd.init()`, wrap the tape in `hvd.DistributedGradientTape` (or the
+optimizer in `hvd.DistributedOptimizer`) and broadcast the start values with
+`hvd.broadcast_variables(model.variables, root_rank=0)` after the first step.
+
+What needs Keras is loaded when it is first used: Keras takes longer to import than everything else here.
+"""
+
+import importlib
+from typing import Any
+
+from horovod.common.util import gpu_available, split_list
+
+# ---- graph operations
+from horovod.tensorflow import mpi_ops, native_ops, op_gradients, util
+from horovod.tensorflow.collectives import allreduce, grouped_allreduce, grouped_reducescatter, reducescatter
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.functions import (
+    allgather_object,
+    broadcast_global_variables,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+)
+from horovod.tensorflow.mpi_ops import (
+    Adasum,
+    Average,
+    Max,
+    Min,
+    ProcessSet,
+    Product,
+    Sum,
+    add_process_set,
+    allgather,
+    alltoall,
+    broadcast,
+    broadcast_,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    grouped_allgather,
+    init,
+    is_homogeneous,
+    is_initialized,
+    join,
+    local_rank,
+    local_rank_op,
+    local_size,
+    local_size_op,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    process_set_included_op,
+    rank,
+    rank_op,
+    remove_process_set,
+    rocm_built,
+    shutdown,
+    size,
+    size_op,
+    start_timeline,
+    stop_timeline,
+)
+from horovod.tensorflow.util import (
+    _executing_eagerly,
+    check_num_rank_power_of_2,
+    handle_average_backwards_compatibility,
+    refs_to_vars,
+    vars_to_refs,
+)
+
+# ---- loaded on first use: name -> module that has it
+_LAZY = {
+    # ---- graph operations
+    "SyncBatchNormalization": "horovod.tensorflow.sync_batch_norm",
+    "BroadcastGlobalVariablesHook": "horovod.tensorflow.functions",
+    # ---- optimizer, tapes, aggregation of gradients
+    "DistributedOptimizer": "horovod.tensorflow.optimizer",
+    "DistributedGradientTape": "horovod.tensorflow.tapes",
+    "PartialDistributedGradientTape": "horovod.tensorflow.tapes",
+    "LocalGradientAggregationHelper": "horovod.tensorflow.gradient_aggregation",
+    # ---- Keras and elastic training
+}
+_LAZY_MODULES = {
+    # ---- optimizer, tapes, aggregation of gradients
+    "data",
+    # ---- Keras and elastic training
+    "elastic",
+    "keras",
+}
+
+native_ops.module()  # graphs that are read from files need the operations too
+op_gradients.register()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        value = getattr(importlib.import_module(_LAZY[name]), name)
+    elif name in _LAZY_MODULES:
+        value = importlib.import_module(f"horovod.tensorflow.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_LAZY_MODULES})
+
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "_executing_eagerly",
+    "add_process_set",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+    "ccl_built",
+    "check_num_rank_power_of_2",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "gpu_available",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
+    "handle_average_backwards_compatibility",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_rank_op",
+    "local_size",
+    "local_size_op",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_ops",
+    "mpi_threads_supported",
+    "nccl_built",
+    "process_set_included_op",
+    "rank",
+    "rank_op",
+    "reducescatter",
+    "refs_to_vars",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "size_op",
+    "split_list",
+    "start_timeline",
+    "stop_timeline",
+    "util",
+    "vars_to_refs",
+]

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How long a launcher needs to start ranks that do nothing and to see them end: horovodrun beside mpirun and torchrun.
 
-python benchmarks/startup.py [-np 4] [--rounds 20]
+python benchmarks/startup.py [-np 4] [--rounds 20] [--seconds 30]
 
-Every round runs each launcher once. Launchers that are not installed are left out. Prints milliseconds, median and
-quartiles, and how many times as long as horovodrun each takes.
+Every round runs each launcher once; one that has taken `--seconds` in all leaves after the fifth round. Launchers that
+are not installed are left out; torchrun is looked for in .venv first (requirements/torch.txt). Prints milliseconds,
+median and quartiles, how many times as long as horovodrun each takes, and the number of rounds.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import time
 from machine import ROOT
 
 BIN = ROOT / ".venv" / "bin"
+LEAST_ROUNDS = 5
 
 
 def launchers(ranks: int) -> dict[str, list[str]]:
-    """The command of each that is there."""
+    """The command of each that is there, with its path."""
     count = str(ranks)
     known = {
         "horovodrun": [str(BIN / "horovodrun"), "-np", count, "true"],
@@ -31,7 +33,8 @@ def launchers(ranks: int) -> dict[str, list[str]]:
         "torchrun": ["torchrun", "--nproc-per-node", count, "--no-python", "true"],
     }
     places = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    return {name: command for name, command in known.items() if shutil.which(command[0], path=places)}
+    found = {name: shutil.which(command[0], path=places) for name, command in known.items()}
+    return {name: [path, *known[name][1:]] for name, path in found.items() if path}
 
 
 def milliseconds(command: list[str]) -> float:
@@ -44,16 +47,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-np", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=30)
     options = parser.parse_args()
     commands = launchers(options.np)
     times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(options.rounds):
         for name, command in commands.items():
-            times[name].append(milliseconds(command))
+            if len(times[name]) < LEAST_ROUNDS or sum(times[name]) < options.seconds * 1e3:
+                times[name].append(milliseconds(command))
     ours = statistics.median(times["horovodrun"])
     for name, taken in times.items():
         low, middle, high = statistics.quantiles(taken, n=4)
-        print(f"{name:12} {middle:8.1f} ms  [{low:.1f} - {high:.1f}]  {middle / ours:6.1f}x")
+        print(f"{name:12} {middle:8.1f} ms  [{low:.1f} - {high:.1f}]  {middle / ours:6.1f}x  {len(taken)} rounds")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ BIN := .venv/bin
 STAMPS := .venv/stamps
 SOAK_REPEAT ?= 20
 SOAK_FUZZ_SECONDS ?= 600
+SOAK_FAULTS ?= 500
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cc' '*.h')
 
 .PHONY: all
@@ -35,9 +36,18 @@ $(STAMPS)/venv: | packages-build
 	@echo "$(CURDIR)/python" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-in-place.pth"
 	@mkdir -p $(STAMPS) && touch $@
 
+$(STAMPS)/tensorflow: PIP_FLAGS := --no-deps
 $(STAMPS)/%: requirements/%.txt requirements/runtime.txt $(STAMPS)/venv
 	@echo "installing $<"
-	@$(BIN)/pip install -q -r $<
+	@$(BIN)/pip install -q $(PIP_FLAGS) -r $<
+	@touch $@
+
+# An environment of its own, also with the package in place: an older TensorFlow than that of .venv.
+.venv-tf215/stamp: requirements/tensorflow215.txt | packages-build
+	@echo "creating .venv-tf215"
+	@$(PYTHON) -m venv --clear .venv-tf215
+	@echo "$(CURDIR)/python" > "$$(.venv-tf215/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-in-place.pth"
+	@.venv-tf215/bin/pip install -q -r $<
 	@touch $@
 
 # ---- build
@@ -47,7 +57,7 @@ build/%/build.ninja: CMakePresets.json | packages-build
 
 .PHONY: library
 library: build/release/build.ninja $(STAMPS)/runtime
-	@cmake --build build/release -j $(JOBS) --target horovod horovodrun
+	@cmake --build build/release -j $(JOBS) --target horovod horovod_tensorflow horovodrun
 	@cmake --install build/release --prefix python/horovod --component runtime | { grep Installing || true; }
 
 $(BIN)/horovodrun: | $(STAMPS)/venv
@@ -60,32 +70,37 @@ wheel: packages-build $(STAMPS)/build ## Build the wheel into dist/
 # ---- use
 
 .PHONY: demo
-demo: all $(STAMPS)/demo ## Train a small network with one process, then with two
+demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one process, then with two
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build ## Run all tests
+test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak
-soak: all packages-fuzz $(STAMPS)/test ## Run the tests again and again, sanitizers and fuzzers for long
-	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel
+soak: all packages-fuzz $(STAMPS)/test .venv-tf215/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215
+	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench
-bench: all packages-bench packages-testbed $(STAMPS)/bench ## Measure against MPI and Gloo
+bench: all packages-bench packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/tensorflow ## Measure against MPI, Gloo, DDP and MultiWorkerMirrored
 	@$(BIN)/python benchmarks/run.py
 	@$(BIN)/python benchmarks/startup.py
+	@$(BIN)/python benchmarks/torch_train.py
+	@$(BIN)/python benchmarks/elastic.py
+	@$(BIN)/python benchmarks/tensorflow_train.py
 
 # clang-tidy reads the files that the sanitizer build makes of each folder: most of its time goes into the headers of the
 # standard library, which are then read once per folder. The kernels are not among them: clang does not know their CPUs.
 .PHONY: lint
-lint: all build/asan/build.ninja packages-lint $(STAMPS)/lint $(STAMPS)/test ## Check format, style and types
+lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Check format, style and types
 	clang-format-14 --dry-run --Werror $(CXX_FILES)
+	cmake --preset asan > /dev/null  # the files of each folder as they are now
 	run-clang-tidy-14 -quiet -j $(JOBS) -p build/asan "build/asan/src/.*Unity" > build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 .PHONY: clean
-clean: ## Remove everything that was built, also .venv
-	rm -rf build dist .venv python/horovod/lib python/horovod/bin
+clean: ## Remove everything that was built, also .venv and .venv-tf215
+	rm -rf build dist .venv .venv-tf215 python/horovod/lib python/horovod/bin

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
-#   tools/test.sh [ctest|asan|tsan|fuzz|single|runner|parallel|packaging|launcher|testbed|hosts]...
+#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|parallel|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
+#   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
+#   tools/test.sh compile [asan|tsan|fuzz|packaging]...     only builds what these need
+# What the last four need is compiled while the stages before them run, most of which wait more than they work.
 # Variables: SUITES          folders of tests/cpp to build and run (default: all, but under TSan only those with threads)
 #            RANKS           world sizes of the parallel Python tests (default: 1 2 3 4 8)
+#            FRAMEWORK_RANKS world sizes of the PyTorch, TensorFlow and Keras tests (default: 2 3)
 #            HOSTS           worlds of several pretended hosts for them, ranks of each (default: 1,1 2,2 1,2,1)
 #            REPEAT          how often each C++ and parallel test is run (default: 1)
-#            FUZZ_SECONDS    time for every fuzzer (default: 10)
+#            FUZZ_SECONDS    time for every fuzzer (default: 5)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,23 +28,53 @@ quietly() {  # log file, command: shows the end of the output, or all of it when
   tail -n 4 "$log"
 }
 
-cpp() {  # preset, suites, arguments of ctest
-  local build=build/$1 suites=($2)
-  [ -f "$build/build.ninja" ] || cmake --preset "$1" >/dev/null
-  quietly "$build/build.log" cmake --build "$build" -j "$jobs" --target "${suites[@]/#/test_}"
-  local names
-  names="^($(IFS='|' && echo "${suites[*]}"))/"
-  quietly "$build/ctest.log" ctest --preset "$1" -j "$jobs" --repeat "until-fail:$repeat" --no-tests=error -R "$names" "${@:3}"
-}
-
 every=$(find tests/cpp -mindepth 1 -maxdepth 1 -type d -not -name support -printf '%f ')
 [ "${SUITES:-}" = all ] && SUITES=$every
 threaded="net transport rendezvous collectives engine capi"
-ctest_stage() { cpp release "${SUITES:-$every}"; }
-asan_stage() { cpp asan "${SUITES:-$every}"; }
+suites_of() {  # preset
+  [ "$1" != tsan ] || set -- tsan "$threaded"
+  echo "${SUITES:-${2:-$every}}"
+}
+
+build() {  # preset
+  local targets
+  read -ra targets <<<"$(suites_of "$1")"
+  [ -f "build/$1/build.ninja" ] || cmake --preset "$1" >/dev/null
+  quietly "build/$1/build.log" cmake --build "build/$1" -j "$jobs" --target "${targets[@]/#/test_}"
+}
+
+cpp() {  # preset, arguments of ctest
+  build "$1"
+  local names end log=build/$1/Testing/Temporary/LastTest.log
+  names="^($(suites_of "$1" | sed -E 's/ +$//; s/ +/|/g'))/"
+  end=$(quietly "build/$1/ctest.log" ctest --preset "$1" -j "$jobs" --repeat "until-fail:$repeat" --no-tests=error \
+    -R "$names" "${@:2}") || {
+    echo "$end"
+    return 1
+  }
+  echo "in processes of up to 16 test cases: $(grep -c '^\[       OK \]' "$log") cases passed," \
+    "$(grep -c '^\[  SKIPPED \] .*(' "$log" || true) skipped"
+  echo "$end"
+}
+
+compile() {  # stages
+  local stage
+  for stage in "$@"; do
+    echo "-- $stage"
+    case $stage in
+      asan | tsan) build "$stage" ;;
+      fuzz) tests/fuzz/run.sh build ;;
+      packaging) "$bin/python" -m pip wheel -q --no-deps --no-build-isolation -w build/ahead . ;;
+      *) echo "nothing to compile for $stage" && return 1 ;;
+    esac
+  done
+}
+
+ctest_stage() { cpp release; }
+asan_stage() { cpp asan; }
 # Not the kernels: they are pure functions, and slow there.
-tsan_stage() { cpp tsan "${SUITES:-$threaded}" -E 'Kernels|HalfTest'; }
-fuzz_stage() { tests/fuzz/run.sh "${FUZZ_SECONDS:-10}"; }
+tsan_stage() { cpp tsan -E 'Kernels|HalfTest'; }
+fuzz_stage() { tests/fuzz/run.sh "${FUZZ_SECONDS:-5}"; }
 single_stage() { "${pytest[@]}" tests/python/single; }
 runner_stage() { "${pytest[@]}" tests/python/runner; }
 parallel_stage() {
@@ -55,17 +89,74 @@ parallel_stage() {
     done
   done
 }
+in_ranks() {  # folder of a framework's suite, arguments of pytest
+  for ranks in ${FRAMEWORK_RANKS:-2 3}; do
+    echo "-- $ranks ranks"
+    "$bin/horovodrun" -np "$ranks" "${pytest[@]}" -p no:cacheprovider "tests/python/$1" "${@:2}"
+  done
+}
+torch_stage() { in_ranks torch; }
+tensorflow_stage() {
+  in_ranks tensorflow
+  echo "-- operations in Python"
+  FRAMEWORK_RANKS=2 HOROVOD_TENSORFLOW_FALLBACK=1 in_ranks tensorflow -k test_tf_
+}
+keras_stage() {
+  echo "-- Keras 3"
+  in_ranks keras
+  echo "-- Keras 2 (tf_keras)"
+  TF_USE_LEGACY_KERAS=1 in_ranks keras
+}
+tensorflow215_stage() {  # not among all: make soak makes its environment and asks for it
+  local pytest=(.venv-tf215/bin/python -m pytest -q) FRAMEWORK_RANKS=2
+  in_ranks tensorflow
+  in_ranks keras
+}
 launcher_stage() { "${pytest[@]}" tests/launcher; }
+elastic_stage() { "${pytest[@]}" tests/elastic; }  # jobs with faults
 packaging_stage() { "${pytest[@]}" tests/packaging; }
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
 hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them survives
 
-[ $# -gt 0 ] || set -- ctest asan tsan fuzz single runner parallel packaging launcher testbed hosts
+if [ "${1:-}" = compile ]; then
+  compile "${@:2}"
+  exit
+fi
+
+ahead=""  # the process that compiles
+start_compiling() {  # stages: those of them that need it, below everything else and in a group of its own
+  local stage wanted=()
+  for stage in "$@"; do
+    case $stage in asan | tsan | fuzz | packaging) wanted+=("$stage") ;; esac
+  done
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  mkdir -p build
+  setsid nice -n 15 tools/test.sh compile "${wanted[@]}" >build/ahead.log 2>&1 &
+  ahead=$!
+  trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null || true' EXIT
+}
+finish_compiling() {
+  [ -n "$ahead" ] || return 0
+  echo "waiting for what is being compiled"
+  wait "$ahead" || {
+    cat build/ahead.log
+    return 1
+  }
+  ahead=""
+}
+
+[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts parallel torch tensorflow keras asan tsan fuzz packaging
 began=$SECONDS
 previous=""
-for stage in "$@"; do
+for number in $(seq $#); do
+  stage=${!number}
   printf '\n== %s ==%s\n' "$stage" "${previous:+ ($previous took $((SECONDS - stage_began)) s, $((SECONDS - began)) s so far)}"
   stage_began=$SECONDS
+  case $stage in
+    ctest) ;;  # has to compile itself
+    asan | tsan | fuzz | packaging) finish_compiling ;;
+    *) [ -n "${compiling:=}" ] || { start_compiling "${@:number}" && compiling=begun; } ;;
+  esac
   "${stage}_stage"
   previous=$stage
 done

@@ -49,7 +49,7 @@ def test_one_wheel_serves_every_python(wheel: pathlib.Path) -> None:
 def test_contents(wheel: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {"horovod/__init__.py", "horovod/lib/libhorovod.so"} <= names
+    assert {"horovod/__init__.py", "horovod/lib/libhorovod.so", "horovod/lib/libhorovod_tensorflow.so"} <= names
     assert f"horovod-{VERSION}.data/scripts/horovodrun" in names
     assert f"horovod-{VERSION}.dist-info/licenses/LICENSE" in names
     assert {name.partition(".data/data/")[2] for name in names if ".data/data/" in name} == {
@@ -73,11 +73,13 @@ def test_requirements_are_few(wheel: pathlib.Path) -> None:
     assert sorted(found) == ["cloudpickle", "numpy", "packaging", "psutil", "pyyaml"]
 
 
-def test_library_needs_libc_alone_and_exports_the_abi_alone(environment: pathlib.Path) -> None:
-    (library,) = environment.glob("lib/python*/site-packages/horovod/lib/libhorovod.so")
+@pytest.mark.parametrize("name", ["libhorovod", "libhorovod_tensorflow"])
+def test_library_needs_libc_alone_and_exports_the_abi_alone(environment: pathlib.Path, name: str) -> None:
+    (library,) = environment.glob(f"lib/python*/site-packages/horovod/lib/{name}.so")
     needed = re.findall(r"^\s*(\S+?)\.so", output("ldd", library), re.MULTILINE)
     assert {pathlib.PurePath(name).name for name in needed} <= {
         "linux-vdso",
+        "libhorovod",
         "libc",
         "libm",
         "ld-linux-x86-64",

@@ -202,6 +202,8 @@ Worker* Driver::find(WorkerId id) {
 
 bool Driver::is_member(const Worker& worker) const { return !worker.is_newcomer() && worker.generation == generation_; }
 
+bool Driver::is_late(const Worker& worker) const { return worker.is(WorkerState::busy) && !is_member(worker); }
+
 bool Driver::is_whole() const {
   auto works = [&](const Worker& worker) { return is_member(worker) && worker.is(WorkerState::busy); };
   return !members_.empty() &&
@@ -223,8 +225,9 @@ bool Driver::is_reset_left() const {
 }
 
 int Driver::count_usable() const {
-  return static_cast<int>(
-      std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.is_usable(); }));
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), [&](const Worker& worker) {
+    return worker.is_usable() && !is_late(worker);
+  }));
 }
 
 int Driver::limit() const { return settings_.max_np.value_or(INT32_MAX); }

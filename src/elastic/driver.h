@@ -89,10 +89,11 @@ class Driver {
 
   Worker* find(WorkerId id);
   bool is_member(const Worker& worker) const;           // of the present generation
+  bool is_late(const Worker& worker) const;             // has not come back from an earlier one
   bool is_whole() const;                                // all its members are at work
   bool is_last_with_state(const Worker& worker) const;  // and somebody is there to hand it over to
   bool is_reset_left() const;
-  int count_usable() const;
+  int count_usable() const;  // but for those that are late: another may take the place
   int limit() const;  // of workers
 
   Settings settings_;

@@ -38,7 +38,6 @@ void Driver::settle() {
 void Driver::end_overdue() {
   std::vector<WorkerId> forgotten;
   for (Worker& worker : workers_) {
-    bool is_late = worker.is(WorkerState::busy) && !is_member(worker);
     if (worker.is(WorkerState::stopping)) {
       if (is_due(after(worker.since, settings_.stop_grace))) forgotten.push_back(worker.id);
     } else if (worker.is(WorkerState::leaving)) {
@@ -49,7 +48,7 @@ void Driver::end_overdue() {
       if (!is_due(after(*worker.accused, settings_.accused_grace))) continue;
       lost(worker, "fell silent and is stopped");
       stop(worker);
-    } else if (worker.is(WorkerState::starting) || is_late) {
+    } else if (worker.is(WorkerState::starting) || is_late(worker)) {
       if (!is_due(after(worker.since, settings_.elastic_timeout))) continue;
       lost(worker,
            fmt::format("has not asked for a place for {:.0f} s and is stopped", seconds_of(settings_.elastic_timeout)));
@@ -180,7 +179,7 @@ void Driver::end_finishing() {
     if (worker.is_ending()) continue;
     if (worker.is(WorkerState::ready)) {
       leave(worker, "the job has finished");
-    } else if (worker.is(WorkerState::starting)) {
+    } else if (worker.is(WorkerState::starting) || is_late(worker)) {  // the result does not need them
       stop(worker);
     } else if (is_due(finish_by_)) {
       lost(worker, fmt::format("has not finished {:.0f} s after the first that did, and is stopped",

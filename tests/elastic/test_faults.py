@@ -132,13 +132,47 @@ def test_the_elastic_example(horovodrun: str, tmp_path: Path) -> None:
     assert float(found[0][1]) > 80
 
 
-def test_pytorch_survives_it_all(start: MakeJob) -> None:
+@pytest.mark.parametrize("program", ["torch_worker.py", "keras_worker.py"])
+def test_frameworks_survive_it_all(start: MakeJob, program: str) -> None:
     options = ("--min-np", "1", "--max-np", "2", *RETRY[4:])
-    job = start(SPARE, 2, *options, program="torch_worker.py")
+    job = start(SPARE, 2, *options, program=program)
     job.wait_until_going(2)
-    for kind, point, rank in [("kill", "collective", 0), ("term", "negotiation", 1)]:
+    for kind, point, rank in [("kill", "negotiation", 0), ("term", "negotiation", 1)]:
         job.wait_until_going(2, strike(job, kind, point, rank))
     assert job.finish()
+
+
+def test_all_at_once(start: MakeJob) -> None:
+    """One is killed, one gets a notice, one falls silent, a host goes and another comes, and the survivors go on."""
+    hosts = {f"127.0.0.{number}": 1 for number in range(1, 6)}
+    job = start(hosts, 5, "--min-np", "1", "--max-np", "5", *RETRY[4:], env={"HOROVOD_SILENCE_SECONDS": "2"})
+    job.wait_until_going(5)
+    numbers = [job.fault(kind, "negotiation", rank) for kind, rank in [("kill", 1), ("term", 2), ("stop", 3)]]
+    job.set_hosts({host: 1 for host in hosts if host != "127.0.0.5"} | {"127.0.0.6": 1, "127.0.0.7": 1, "127.0.0.8": 1})
+    struck = max(job.wait_for_fault(number)["time"] for number in numbers)
+    job.wait_until_going(5, struck)
+    assert "127.0.0.5" not in job.hosts_in_use(struck)
+    job.finish()
+
+
+def test_hosts_that_flap(start: MakeJob) -> None:
+    """Discovery that says something else every time costs worlds, not samples."""
+    job = start({"127.0.0.1": 1, "127.0.0.2": 1}, 2, "--min-np", "1", "--max-np", "2")
+    job.wait_until_going(2)
+    for _ in range(3):
+        for hosts in ({"127.0.0.1": 1}, {"127.0.0.1": 1, "127.0.0.2": 1}):
+            changed = time.monotonic()
+            job.set_hosts(hosts)
+            job.wait_until_going(len(hosts), changed)
+    job.finish()
+
+
+def test_under_tls(start: MakeJob) -> None:
+    """Workers ask for their places over TLS as well."""
+    job = start(SPARE, 3, *RETRY, env={"HOROVOD_TLS": "1"})
+    job.wait_until_going(3)
+    job.wait_until_going(3, strike(job, "kill", "collective", 1))
+    job.finish()
 
 
 def test_twenty_random_faults(horovodrun: str, tmp_path: Path) -> None:

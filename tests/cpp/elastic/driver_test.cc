@@ -179,6 +179,27 @@ TEST(Silence, ALateWorkerMayJoinLater) {
   EXPECT_EQ(job.ready({2, 4}), "generation 3: 2@b 4@c 1@a");
 }
 
+TEST(Silence, AnotherTakesThePlaceOfOneThatIsLate) {
+  Job job({.np = 2, .min_np = 1, .max_np = 2});
+  job.hosts("a b c");
+  job.ready({1, 2});
+  EXPECT_EQ(job.ready({1}), "");
+  EXPECT_EQ(job.pass(10), "generation 2: 1@a, start 3 c/0");
+  EXPECT_EQ(job.ready({3}), "notify 1: added");
+  EXPECT_EQ(job.ready({1}), "generation 3: 1@a 3@c");
+  EXPECT_EQ(job.ready({2}), "leave 2") << "there is no room any more";
+}
+
+TEST(Silence, OneThatIsLateAndComesBackFirstKeepsItsPlace) {
+  Job job({.np = 2, .min_np = 1, .max_np = 2});
+  job.hosts("a b c");
+  job.ready({1, 2});
+  job.ready({1});
+  EXPECT_EQ(job.pass(10), "generation 2: 1@a, start 3 c/0");
+  EXPECT_EQ(job.ready({2}), "stop 3, notify 1: added");
+  EXPECT_EQ(job.ready({1}), "generation 3: 1@a 2@b");
+}
+
 TEST(Silence, ALateWorkerIsStoppedInTheEnd) {
   Job job = three_hosts();
   EXPECT_EQ(job.ready({2, 3}), "");
@@ -223,6 +244,15 @@ TEST(Ending, StartsNobodyAndStopsNewcomers) {
   EXPECT_EQ(job.exits(4), "");
   EXPECT_EQ(job.exits(2), "");
   EXPECT_EQ(job.exits(3), "finish 0");
+}
+
+TEST(Ending, DoesNotWaitForOneThatIsLate) {
+  Job job = three_hosts();
+  job.ready({2, 3});
+  job.pass(10);
+  EXPECT_EQ(job.exits(2), "stop 1");
+  EXPECT_EQ(job.exits(3), "");
+  EXPECT_EQ(job.killed(1), "finish 0");
 }
 
 TEST(Ending, AFailureBesideASuccessIsTheJobs) {

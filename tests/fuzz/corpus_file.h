@@ -16,5 +16,6 @@ inline void write_file(const std::filesystem::path& path, ByteView bytes) {
 
 void write_connection_corpus(const std::filesystem::path& folder);  // handshake, frames, store
 void write_agent_corpus(const std::filesystem::path& folder);
+void write_elastic_corpus(const std::filesystem::path& folder);
 
 }  // namespace hvd

@@ -280,6 +280,7 @@ int main(int count, char** arguments) {
   }
   hvd::write_connection_corpus(arguments[1]);
   hvd::write_agent_corpus(std::filesystem::path(arguments[1]) / "agent");
+  hvd::write_elastic_corpus(std::filesystem::path(arguments[1]) / "elastic");
   hvd::write_discovery_corpus(std::filesystem::path(arguments[1]) / "discovery");
   hvd::PairConversation pair;
   hvd::converse_in_pair(pair);

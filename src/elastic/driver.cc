@@ -225,9 +225,8 @@ bool Driver::is_reset_left() const {
 }
 
 int Driver::count_usable() const {
-  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), [&](const Worker& worker) {
-    return worker.is_usable() && !is_late(worker);
-  }));
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(),
+                                        [&](const Worker& worker) { return worker.is_usable() && !is_late(worker); }));
 }
 
 int Driver::limit() const { return settings_.max_np.value_or(INT32_MAX); }

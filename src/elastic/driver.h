@@ -94,7 +94,7 @@ class Driver {
   bool is_last_with_state(const Worker& worker) const;  // and somebody is there to hand it over to
   bool is_reset_left() const;
   int count_usable() const;  // but for those that are late: another may take the place
-  int limit() const;  // of workers
+  int limit() const;         // of workers
 
   Settings settings_;
   HostLedger hosts_;

@@ -22,6 +22,7 @@
 #include "transport/mesh.h"
 #include "transport/shared_memory.h"
 #include "transport/sleeper.h"
+#include "transport/yield_choice.h"
 
 namespace hvd {
 
@@ -168,6 +169,7 @@ class Transport {
   Mapping control_mapping_;
   ControlBlock* control_;
   Sleeper sleeper_;
+  YieldChoice yielding_;
   std::atomic<uint32_t> entries_{0};    // calls of enter()
   std::atomic<bool> naps_{false};       // see sleep()
   std::atomic<bool> alarm_set_{false};  // and nobody has been woken since

@@ -156,14 +156,20 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
     do_chores(now);
     if (now >= until) return {};
   }
-  while (now < start + settings_.yield) {
+  while (now < start + settings_.yield && yielding_.is_worth_it(now)) {
     if (ready()) return {};
     if (failed()) return failure();
     if (now >= until) return {};
     ring_in_time();
     do_chores(now);
-    if (!move_mesh()) ::sched_yield();
+    if (move_mesh()) {
+      now = Clock::now();
+      continue;
+    }
+    TimePoint before = Clock::now();
+    ::sched_yield();
     now = Clock::now();
+    yielding_.took(before, now);
   }
   return block(ready, until, start, what, for_rank);
 }

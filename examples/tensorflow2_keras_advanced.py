@@ -22,7 +22,7 @@ def make_model(rate: float) -> Any:
     model = tf.keras.Sequential(
         [
             layers.Conv2D(32, 3, padding="same", use_bias=False),
-            layers.BatchNormalization(),
+            layers.BatchNormalization(momentum=0.9),  # few steps: the statistics must follow soon
             layers.ReLU(),
             layers.MaxPooling2D(2),
             layers.Flatten(),
@@ -49,6 +49,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=8, help="default: %(default)s")
     parser.add_argument("--warmup-epochs", type=int, default=3, help="default: %(default)s")
     parser.add_argument("--lr", type=float, default=0.02, help="learning rate of one rank (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=42, help="default: %(default)s")
     parser.add_argument("--data-dir", type=Path, help="folder with the files of MNIST (default: scikit-learn's digits)")
     return parser.parse_args()
 
@@ -56,6 +57,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     options = parse_arguments()
     hvd.init()
+    tf.keras.utils.set_random_seed(options.seed)
     (images, labels), (test_images, test_labels) = load_digits(options.data_dir)
     mine = slice(hvd.rank(), len(labels) - len(labels) % hvd.size(), hvd.size())
     test = slice(hvd.rank(), len(test_labels) - len(test_labels) % hvd.size(), hvd.size())

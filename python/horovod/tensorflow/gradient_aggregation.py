@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow.as_written import as_written
 from horovod.tensorflow.gradients import scaled_local, takes_part
 from horovod.tensorflow.variable_set import VariableSet, name_of, storage
 
@@ -57,6 +58,7 @@ class Aggregation:
         """From now on this variable's gradient is not reduced, only aggregated."""
         self._local.add(var)
 
+    @as_written
     def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
         """Add the gradients to those of the passes before, and return their sums; every n-th time reduced.
 

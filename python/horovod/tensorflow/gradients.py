@@ -21,6 +21,7 @@ from horovod._generic.reduce_ops import Average
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
+from horovod.tensorflow.as_written import as_written
 from horovod.tensorflow.collectives import allreduce, grouped_allreduce
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.mpi_ops import size_op
@@ -81,6 +82,7 @@ class Wire:
     device_dense: str = ""
     device_sparse: str = ""
 
+    @as_written
     def reduce(
         self,
         grads: Iterable[Any],

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from horovod._generic.reduce_ops import Average
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow.as_written import as_written
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradients import Groups, Wire, check_predivide_factor, checked_groups
 from horovod.tensorflow.variable_set import VariableSet
@@ -53,6 +54,7 @@ class TapeMethods:
             return reduced
         return tf.nest.pack_sequence_as(sources, reduced)
 
+    @as_written
     def get_local_and_global_gradients(
         self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
     ) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:

@@ -51,7 +51,7 @@ class Steps:
             self.variable.assign_sub(grads[0])
             self.optimizer.iterations.assign_add(1)
 
-        self.helper.apply_gradients(apply, self.optimizer, list(zip(grads, [self.variable], strict=True)))
+        self.helper.apply_gradients(apply, self.optimizer, [(grads[0], self.variable)])
         return grads[0]
 
 

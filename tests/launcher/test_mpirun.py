@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 
 import mpi
 import pytest
@@ -241,14 +242,19 @@ def test_binding_args(run, open_mpi):
 
 
 @pytest.fixture
-def waiting(horovodrun, kind):
+def waiting(horovodrun, kind, monkeypatch):
     """A job of two ranks that wait; its process, mpirun's and theirs."""
+    folder = tempfile.TemporaryDirectory(
+        prefix="mpi"
+    )  # whose files a killed mpirun leaves; pytest's is too long a name
+    monkeypatch.setenv("TMPDIR", folder.name)
     command = [horovodrun, "-np", "2", "--mpi", sys.executable, "-c", WAIT]
     with Child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         pids = [int(re.search(rb"<(\d+)>", process.stdout.readline())[1]) for _ in range(2)]
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         yield collections.namedtuple("Job", "process mpirun ranks")(process, int(children[0]), Processes(pids))
         process.kill()
+    folder.cleanup()
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

@@ -165,6 +165,15 @@ def test_without_the_library_the_ranks_still_run_unless_it_was_asked_for(run, ki
     assert b"has no source of the MPI library" in result.stderr
 
 
+def test_the_ranks_communicate_through_mpi(run, python, kind, horovodrun, monkeypatch):
+    source = pathlib.Path(horovodrun).parents[1] / "lib/mpi/hvd_mpi_shim.c"
+    if not source.exists():
+        pytest.skip(f"this package has no MPI library: {source}")
+    monkeypatch.delenv("HOROVOD_CONTROLLER")
+    code = REDUCE.replace("hvd.shutdown()", "assert hvd.mpi_enabled()\nhvd.shutdown()")
+    assert lines_of(run("-np", "3", "--mpi", *python(code))) == expected(3)
+
+
 # ---- who starts the ranks
 
 

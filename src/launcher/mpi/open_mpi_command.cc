@@ -6,7 +6,6 @@
 
 #include "base/joined.h"
 #include "launcher/mpi/mpirun_command.h"
-#include "launcher/text/shell_words.h"
 
 namespace hvd {
 namespace {
@@ -100,7 +99,7 @@ class OpenMpiCommand {
       if (job_.tcp && !is_given("--tcp")) add({"-tcp"});
     } else if (!has_prrte()) {  // openib of version 4 is outdated, and gone in 5
       add_parameter("pml", "ob1");
-      if (job_.interfaces.empty() || !is_parameter_given("btl")) add_parameter("btl", "^openib");
+      add_parameter("btl", "^openib");
     }
     if (!job_.interfaces.empty()) {
       std::string names = joined(job_.interfaces, ",");

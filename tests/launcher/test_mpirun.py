@@ -31,7 +31,13 @@ def surroundings(monkeypatch, tmp_path):
     """No plugin: the ranks then meet as mpirun's variables tell them. Lines come whole."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOROVOD_CONTROLLER", "gloo")
-    for name in ("HOROVOD_MPIRUN", "HOROVOD_MPI_HOME", "HOROVOD_CPU_OPERATIONS", "PYTHONUNBUFFERED"):
+    for name in (
+        "HOROVOD_MPIRUN",
+        "HOROVOD_MPI_HOME",
+        "HOROVOD_MPI_LIBRARY",
+        "HOROVOD_CPU_OPERATIONS",
+        "PYTHONUNBUFFERED",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -149,6 +155,9 @@ def test_the_library_is_built_at_first_use(run, kind, tmp_path, monkeypatch):
     assert (lines_of(second), second.stderr) == (lines_of(first), b"")
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "gloo")  # what the user says stays
     assert lines_of(run("-np", "1", "--mpi", *show)) == [f"mpi gloo {path}"]
+    monkeypatch.setenv("HOROVOD_MPI_LIBRARY", "/of/the/user.so")
+    assert lines_of(run("-np", "1", "--mpi", *show)) == ["mpi gloo /of/the/user.so"]
+    monkeypatch.delenv("HOROVOD_MPI_LIBRARY")
     monkeypatch.setenv("HOROVOD_CONTROLLER", "gloo")
     assert lines_of(run("-np", "1", "--mpi", *show)) == ["gloo gloo"]
 

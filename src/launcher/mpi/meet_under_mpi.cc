@@ -28,6 +28,7 @@ bool is_mpi(const char* value) { return value != nullptr && ::strcasecmp(value, 
 
 Result<std::string> plugin_path(const std::string& program, const Mpirun* mpirun, const Lookup& lookup, bool dry_run,
                                 std::vector<std::string>& notes) {
+  if (const char* chosen = value_of(lookup, "HOROVOD_MPI_LIBRARY")) return std::string(chosen);
   auto plugin = find_plugin(program, mpirun, lookup);
   if (!plugin.ok()) return plugin.status();
   if (dry_run || is_built(*plugin)) return plugin->path;

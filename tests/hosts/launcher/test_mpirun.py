@@ -14,7 +14,7 @@ from jobs import DEADLINE, REDUCE, assert_nothing_left, await_up, finish, python
 
 HOSTS = ["-np", "4", "-H", "hosta:2,hostb:2"]
 WAIT = "import os, signal; os.write(1, b'up\\n'); signal.pause()"
-# The test bed's docker0 has the same address everywhere; hosts name their NICs differently, so the network is named.
+# The test bed's docker0 has the same address on every host.
 NETWORK = {"openmpi": "--mca btl_tcp_if_exclude lo,docker0 --mca oob_tcp_if_exclude lo,docker0", "mpich": ""}
 
 
@@ -32,6 +32,17 @@ def test_a_world_forms(launch: Any, mpi: dict[str, Any]) -> None:
     out, err = finish(launch(*HOSTS, *mpi["options"], *python(REDUCE), env=mpi["env"]), 0)
     said = sorted(re.findall(r"reduced (\d) of 4 on (\w+)", out))
     assert said == [("0", "hosta"), ("1", "hosta"), ("2", "hostb"), ("3", "hostb")], err
+
+
+def test_the_ranks_meet_over_mpi(launch: Any, mpi: dict[str, Any], horovodrun: str, tmp_path: pathlib.Path) -> None:
+    source = pathlib.Path(horovodrun).parents[1] / "lib/mpi/hvd_mpi_shim.c"
+    if not source.exists():
+        pytest.skip(f"this package has no MPI library: {source}")
+    env = mpi["env"] | {"HOROVOD_CONTROLLER": "", "XDG_CACHE_HOME": str(tmp_path), "UCX_NET_DEVICES": "eth0,ib0"}
+    code = REDUCE.replace("hvd.shutdown()", "assert hvd.mpi_enabled()\nhvd.shutdown()")
+    out, err = finish(launch("-np", "3", "-H", "hosta:1,hostb:2", *mpi["options"], *python(code), env=env), 0)
+    said = sorted(re.findall(r"reduced (\d) of 3 on (\w+)", out))
+    assert said == [("0", "hosta"), ("1", "hostb"), ("2", "hostb")], err
 
 
 def test_only_other_hosts(launch: Any, mpi: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/joined.h"
+#include "launcher/mpi/networks.h"
 #include "launcher/ssh/ssh.h"
 #include "launcher/text/mistake.h"
 #include "launcher/text/shell_words.h"
@@ -131,6 +132,7 @@ Result<MpiJob> make_mpi_job(const Options& options, const std::vector<Slot>& slo
   }
   for (const auto& [name, value] : forwarded_variables(environment, {.name = "", .user = *user}))
     if (is_exportable(name)) job.inherited.push_back(name);
+  if (auto all = read_interfaces(); all.ok()) job.networks = networks_of(job.interfaces, *all);
   bool is_remote = std::any_of(job.hosts.begin(), job.hosts.end(), [](const Host& host) { return !is_local(host); });
   if (is_remote) add_remote_shell(options, environment, *user, job);
   add_variables(options, environment, job);

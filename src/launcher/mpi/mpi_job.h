@@ -22,6 +22,7 @@ struct MpiJob {
   std::vector<std::string> binding_args;  // the user's, instead of what follows
   std::string bind_to;                    // "", "core", "numa" or "none"
   std::vector<std::string> interfaces;    // empty: whichever work
+  std::vector<std::string> networks;      // the same for Open MPI: networks.h
   bool tcp = false;
   bool prefix_timestamp = false;
   std::string output_folder;

@@ -101,8 +101,8 @@ class OpenMpiCommand {
       add_parameter("pml", "ob1");
       add_parameter("btl", "^openib");
     }
-    if (!job_.interfaces.empty()) {
-      std::string names = joined(job_.interfaces, ",");
+    if (!job_.networks.empty()) {
+      std::string names = joined(job_.networks, ",");
       add_parameter("btl_tcp_if_include", names);
       if (has_prrte()) {
         if (!is_parameter_given("prte_if_include")) add({"--prtemca", "prte_if_include", names});

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/mpi/jsrun_command.h"
+#include "launcher/mpi/networks.h"
 #include "launcher/text/shell_words.h"
 
 namespace hvd {
@@ -129,11 +130,21 @@ TEST(MpirunCommand, Binding) {
 
 TEST(MpirunCommand, Interfaces) {
   MpiJob job = two_hosts();
-  job.interfaces = {"eth0", "ib0"};
+  job.interfaces = job.networks = {"eth0", "ib0"};
   EXPECT_THAT(line(kOpen4, job), HasSubstr("--mca btl_tcp_if_include eth0,ib0 --mca oob_tcp_if_include eth0,ib0 "));
   EXPECT_THAT(line(kOpen5, job), HasSubstr("--mca btl_tcp_if_include eth0,ib0 --prtemca prte_if_include eth0,ib0 "));
   EXPECT_THAT(line(kMpich, job), HasSubstr(" -iface eth0 "));
   EXPECT_THAT(mpirun_command(kMpich, "mpirun", job).warnings, ElementsAre("this mpirun uses one interface, eth0"));
+}
+
+TEST(MpirunCommand, InterfacesThatOtherHostsNameDifferentlyBecomeNetworks) {
+  std::vector<InterfaceAddress> all{{.interface = "eth0", .ip = {.bytes = {10, 77, 5, 1}}, .prefix = 22},
+                                    {.interface = "eth0", .ip = {.is_v6 = true, .bytes = {0xfd}}, .prefix = 64},
+                                    {.interface = "eth1", .ip = {.bytes = {192, 168, 1, 9}}, .prefix = 24}};
+  EXPECT_THAT(networks_of({"eth0", "eth1"}, all), ElementsAre("eth0", "eth1"));
+  EXPECT_THAT(networks_of({"eth0", "ib0"}, all), ElementsAre("10.77.4.0/22"));
+  EXPECT_THAT(networks_of({"ib0"}, all), ElementsAre("ib0"));  // it is for MPI to complain
+  EXPECT_THAT(networks_of({}, all), testing::IsEmpty());
 }
 
 TEST(MpirunCommand, RemoteShell) {

@@ -104,8 +104,9 @@ class OpenMpiCommand {
     if (!job_.networks.empty()) {
       std::string names = joined(job_.networks, ",");
       add_parameter("btl_tcp_if_include", names);
-      if (has_prrte()) {
-        if (!is_parameter_given("prte_if_include")) add({"--prtemca", "prte_if_include", names});
+      if (has_prrte()) {  // it takes names only, and finds no network
+        bool are_names = job_.networks == job_.interfaces;
+        if (are_names && !is_parameter_given("prte_if_include")) add({"--prtemca", "prte_if_include", names});
       } else {
         add_parameter("oob_tcp_if_include", names);
       }

@@ -134,6 +134,10 @@ TEST(MpirunCommand, Interfaces) {
   EXPECT_THAT(line(kOpen4, job), HasSubstr("--mca btl_tcp_if_include eth0,ib0 --mca oob_tcp_if_include eth0,ib0 "));
   EXPECT_THAT(line(kOpen5, job), HasSubstr("--mca btl_tcp_if_include eth0,ib0 --prtemca prte_if_include eth0,ib0 "));
   EXPECT_THAT(line(kMpich, job), HasSubstr(" -iface eth0 "));
+  job.networks = {"10.77.0.0/24"};
+  EXPECT_THAT(line(kOpen4, job),
+              HasSubstr("--mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 "));
+  EXPECT_THAT(line(kOpen5, job), HasSubstr("--mca btl_tcp_if_include 10.77.0.0/24 --allow-run-as-root "));
   EXPECT_THAT(mpirun_command(kMpich, "mpirun", job).warnings, ElementsAre("this mpirun uses one interface, eth0"));
 }
 

@@ -24,7 +24,7 @@ help: ## List these targets
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-testbed
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-testbed packages-mpi
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -74,7 +74,7 @@ demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one proce
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Run all tests
+test: all packages-fuzz packages-testbed packages-mpi $(STAMPS)/test $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak

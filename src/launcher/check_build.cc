@@ -3,14 +3,18 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.h"
-#include "launcher/python.h"
+#include "launcher/mpi/plugin.h"
+#include "launcher/programs/capture.h"
+#include "launcher/programs/python.h"
 
 namespace hvd {
 namespace {
@@ -33,14 +37,9 @@ constexpr Framework kFrameworks[] = {
     {"NumPy", "numpy", "numpy"},
 };
 
-struct Part {
-  const char* name;
-  bool is_available;
-};
-
 // Gloo is upstream's name for what is built in here: no MPI, shared memory and TCP.
-constexpr Part kControllerParts[] = {{"MPI", false}, {"Gloo", true}};
-constexpr Part kOperationParts[] = {{"NCCL", false}, {"DDL", false}, {"CCL", false}, {"MPI", false}, {"Gloo", true}};
+constexpr const char* kControllers[] = {"MPI", "Gloo"};
+constexpr const char* kOperations[] = {"NCCL", "DDL", "CCL", "MPI", "Gloo"};
 
 // Prints {"python": .., "horovod": bool, "frameworks": {module: [version or null, has adapter]}}. The folder that we
 // are started in is not searched. A distribution may have another name than its module, as tensorflow-cpu.
@@ -111,16 +110,38 @@ Json describe_frameworks(PythonAnswer answer) {
   return list;
 }
 
-template <class Parts>
-Json describe_parts(const Parts& parts) {
+// MPI, as it is here: with mpirun, and a library of ours that is built or can be. The detail says which, or what lacks.
+struct MpiPart {
+  bool is_available = false;
+  std::string detail;
+};
+
+MpiPart look_for_mpi(const std::string& program) {
+  Lookup lookup = [](const char* name) -> const char* { return std::getenv(name); };
+  auto mpirun = find_mpirun(lookup);
+  if (!mpirun.ok()) return {};
+  auto plugin = find_plugin(program, &*mpirun, lookup);
+  if (!plugin.ok()) return {.detail = fmt::format("{}; {}", describe(mpirun->version), plugin.status().message())};
+  return {true, fmt::format("{}, {}", describe(mpirun->version), is_built(*plugin) ? "built" : "built at first use")};
+}
+
+Json describe_parts(std::span<const char* const> names, const MpiPart& mpi) {
   Json list = Json::array();
-  for (const Part& part : parts) list.push_back({{"name", part.name}, {"available", part.is_available}});
+  for (std::string_view name : names) {
+    Json part{{"name", name}, {"available", name == "Gloo"}};
+    if (name == "MPI") {
+      part["available"] = mpi.is_available;
+      if (!mpi.detail.empty()) part["detail"] = mpi.detail;
+    }
+    list.push_back(std::move(part));
+  }
   return list;
 }
 
 std::string item_text(const Json& item) {
   bool is_available = item["available"].get<bool>();
   std::string text = fmt::format("    [{}] {}", is_available ? 'X' : ' ', item["name"].get<std::string>());
+  if (item.contains("detail")) return text + fmt::format(" ({})", item["detail"].get<std::string>());
   if (!item.contains("version") || item["version"].is_null()) return text;
   auto version = item["version"].get<std::string>();
   if (!is_available) return text + fmt::format(" ({} is installed; there is no adapter for it yet)", version);
@@ -155,8 +176,10 @@ BuildReport check_build(const std::string& program, bool json, bool verbose) {
                           : fmt::format("{} could not say which frameworks there are", python);
   }
   report["frameworks"] = describe_frameworks(answer.value_or(PythonAnswer()));
-  report["controllers"] = describe_parts(kControllerParts);
-  report["operations"] = describe_parts(kOperationParts);
+  MpiPart mpi = look_for_mpi(program);
+  report["controllers"] = describe_parts(kControllers, mpi);
+  if (!mpi.is_available) mpi.detail.clear();  // said once
+  report["operations"] = describe_parts(kOperations, mpi);
   std::string text = json ? report.dump(2) + "\n" : layout(report);
   return {.text = verbose && !json ? "\n" + text : text, .note = std::move(note)};
 }

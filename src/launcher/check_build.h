@@ -14,6 +14,7 @@ struct BuildReport {
 };
 
 // `program` is how this program was called (argv[0]): a Python beside it comes before those of $PATH.
+// Says also which MPI there is, and whether Horovod's library for it is built or can be.
 BuildReport check_build(const std::string& program, bool json, bool verbose);
 
 }  // namespace hvd

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,12 +12,13 @@
 #include "launcher/agents/agent.h"
 #include "launcher/agents/invitation.h"
 #include "launcher/check_build.h"
-#include "launcher/command_line/availability.h"
 #include "launcher/command_line/options.h"
 #include "launcher/doctor/doctor.h"
 #include "launcher/doctor/probe.h"
 #include "launcher/guard.h"
 #include "launcher/hosts/assignment.h"
+#include "launcher/mpi/launcher_choice.h"
+#include "launcher/mpi/run_mpi.h"
 #include "launcher/run.h"
 #include "net/tls.h"
 
@@ -64,6 +66,30 @@ int show_build(const char* program, const hvd::Options& options) {
   return 0;
 }
 
+int show_job(const hvd::Options& options, const std::vector<hvd::Slot>& slots, const hvd::LauncherChoice& choice,
+             const char* program) {
+  auto job = choice.is_built_in() ? hvd::Result<std::string>(options.help)
+                                  : hvd::describe_mpi_job(options, slots, choice, program, options.help);
+  if (!job.ok()) return usage_error(job.status());
+  fmt::print("{}", *job);
+  return 0;
+}
+
+int start_job(const hvd::Options& options, const char* program) {
+  std::vector<hvd::Slot> slots;
+  if (!options.agents && !hvd::is_elastic(options)) {  // else the hosts are those that come
+    auto assigned = hvd::assign(options.hosts, options.num_proc);
+    if (!assigned.ok()) return usage_error(assigned.status());
+    slots = std::move(*assigned);
+  }
+  auto choice = hvd::choose_launcher(options, [](const char* name) -> const char* { return std::getenv(name); });
+  if (!choice.ok()) return usage_error(choice.status());
+  for (const std::string& warning : choice->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
+  if (options.action == hvd::Options::Action::dry_run) return show_job(options, slots, *choice, program);
+  if (!choice->is_built_in()) return hvd::run_mpi_job(options, slots, *choice, program);
+  return hvd::run_guarded("launcher", [&] { return hvd::run_job(options, slots); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -79,21 +105,12 @@ int main(int argc, char** argv) {
     case hvd::Options::Action::show_help: fmt::print("{}", options->help); return 0;
     case hvd::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
     case hvd::Options::Action::check_build: return show_build(argv[0], *options);
+    case hvd::Options::Action::build_mpi: return hvd::build_mpi(argv[0]);
     case hvd::Options::Action::agent: return hvd::run_guarded("agent", [&] { return hvd::run_agent(*options); });
-    case hvd::Options::Action::run:
-    case hvd::Options::Action::doctor: break;
+    case hvd::Options::Action::doctor:
+      return hvd::run_guarded("doctor", [&] { return hvd::run_doctor(*options, argv[0]); });
+    case hvd::Options::Action::dry_run:
+    case hvd::Options::Action::run: break;
   }
-  if (hvd::Status status = hvd::check_available(*options); !status.ok()) {
-    fmt::print(stderr, "horovodrun: {}\n", status.message());
-    return 1;
-  }
-  if (options->action == hvd::Options::Action::doctor)
-    return hvd::run_guarded("doctor", [&] { return hvd::run_doctor(*options, argv[0]); });
-  std::vector<hvd::Slot> slots;
-  if (!options->agents && !hvd::is_elastic(*options)) {  // else the hosts are those that come
-    auto assigned = hvd::assign(options->hosts, options->num_proc);
-    if (!assigned.ok()) return usage_error(assigned.status());
-    slots = std::move(*assigned);
-  }
-  return hvd::run_guarded("launcher", [&] { return hvd::run_job(*options, slots); });
+  return start_job(*options, argv[0]);
 }

@@ -22,14 +22,6 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr size_t kLongestKey = 4096;
 
-bool wants_tls(const Options& options) {
-  const char* inherited = find_variable(environ, "HOROVOD_TLS");
-  std::string value = inherited ? inherited : "";
-  for (const auto& [name, text] : options.variables)
-    if (name == "HOROVOD_TLS") value = text;
-  return options.tls || (!value.empty() && value != "0");
-}
-
 Status add_tls(const Options& options, Meeting& meeting) {
   if (!wants_tls(options)) return {};
   auto identity = make_tls_identity();
@@ -39,6 +31,14 @@ Status add_tls(const Options& options, Meeting& meeting) {
 }
 
 }  // namespace
+
+bool wants_tls(const Options& options) {
+  const char* inherited = find_variable(environ, "HOROVOD_TLS");
+  std::string value = inherited ? inherited : "";
+  for (const auto& [name, text] : options.variables)
+    if (name == "HOROVOD_TLS") value = text;
+  return options.tls || (!value.empty() && value != "0");
+}
 
 std::vector<std::string> published_addresses(const std::vector<Endpoint>& endpoints) {
   std::vector<std::string> good, all;

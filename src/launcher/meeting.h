@@ -34,6 +34,8 @@ Result<Meeting> meet_on_several_hosts(const Options& options, const Key& key,
 // Of a listener: those that mean something to other hosts, or else all.
 std::vector<std::string> published_addresses(const std::vector<Endpoint>& endpoints);
 
+bool wants_tls(const Options& options);  // --tls or HOROVOD_TLS
+
 // The key of options.key_file ("-": from stdin). Without it a new one; for an agent, from stdin.
 Result<Key> key_of_job(const Options& options);
 

@@ -65,8 +65,11 @@ def program(horovodrun, tmp_path):
 
 @pytest.fixture
 def check(program, installed, tmp_path):
-    def call(*options, python=f'exec {sys.executable} -S "$@"', path="/usr/bin:/bin"):
+    def call(*options, python=f'exec {sys.executable} -S "$@"', path="/nowhere", mpi=None):
         folder = program(python)
+        if mpi:
+            (folder / "mpirun").write_text(f"#!/bin/sh\necho '{mpi}'\n")
+            (folder / "mpirun").chmod(0o755)
         (tmp_path / "work").mkdir()
         (tmp_path / "work" / "json.py").write_text("raise SystemExit('the folder we are in was searched')")
         env = {"PATH": f"{folder}:{path}", "PYTHONPATH": str(installed)}
@@ -101,6 +104,13 @@ def test_json(check):
     assert [part["name"] for part in report["operations"]] == ["NCCL", "DDL", "CCL", "MPI", "Gloo"]
 
 
+def test_mpi_without_a_compiler_is_not_available(check, tmp_path, monkeypatch):
+    result = check("-cb", mpi="mpirun (Open MPI) 4.1.4")
+    assert result.returncode == 0
+    assert result.stdout.count("[ ] MPI") == 2
+    assert "    [ ] MPI (Open MPI 4.1.4; " in result.stdout
+
+
 @pytest.mark.parametrize("python", ["exit 3", "echo nonsense", "echo 5", "echo '{}'", "kill -9 $$"])
 def test_a_python_that_cannot_say(check, python):
     result = check("-cb", python=python)
@@ -111,7 +121,7 @@ def test_a_python_that_cannot_say(check, python):
 
 
 def test_no_python_at_all(check, tmp_path):
-    result = check("-cb", python=None, path=str(tmp_path))
+    result = check("-cb", python=None)
     assert result.returncode == 0
     assert result.stderr.startswith("horovodrun: no Python beside horovodrun or in PATH")
     assert "[ ] NumPy\n" in result.stdout

@@ -201,10 +201,6 @@ def test_lsf_launch_node_is_no_compute_node(job):
     assert hosts_of(job(env=env)) == [("e", 4), ("f", 4)]
 
 
-def test_lsf_with_jsrun_is_accepted(job):
-    assert job("--jsrun", env={"LSB_JOBID": "7", "LSB_HOSTS": "a"})["options"]["jsrun"]
-
-
 def test_pbs(job, tmp_path):
     nodefile = tmp_path / "pbs"
     nodefile.write_text("a\na\nb\n")

@@ -93,20 +93,6 @@ def test_ambiguous_beginning(run):
     refused(run("--autotune-", "1", "true"), "--autotune- could be")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--mpi"], "starting the ranks with mpirun"),
-    ],
-)
-def test_what_this_version_cannot_do_is_said_at_run_time(run, options, words):
-    result = run("-np", "2", *options, "true")
-    assert result.returncode == 1
-    assert result.stdout == b""
-    assert words in result.stderr.decode()
-    assert result.stderr.count(b"\n") == 1
-
-
 def test_help_and_version_end_the_reading(run):
     assert run("--help", "--nonsense").returncode == 0
     assert run("-np", "2", "--version", "--nonsense").stdout == b"1.0.0\n"
@@ -127,6 +113,7 @@ WRONG = [
         "--stall-check and --no-stall-check exclude each other",
     ),
     (["-np", "2", "--jsrun", "true"], "LSB_JOBID is not set"),
+    (["-np", "2", "--mpi", "--mpi-args=-x 'A", "true"], "--mpi-args: a quote is not closed in: -x 'A"),
     (["-np", "2", "--verbose=1", "true"], "--verbose takes no value"),
     (["-np", "--verbose", "true"], "-np needs a value"),
     (["-np", "1", "--output-filename", "--verbose", "true"], "--output-filename needs a value"),
@@ -173,7 +160,8 @@ def test_wrong_usage_is_one_line_that_says_what_is_wrong(run, arguments, words):
     ("options", "words"),
     [
         (["--max-np", "4"], "--max-np has no effect without --min-np or --host-discovery-script"),
-        (["--mpi-args=-x A"], "--mpi-args has no effect without --mpi or --jsrun"),
+        (["--gloo", "--mpi-args=-x A"], "--mpi-args is ignored: --gloo is the launcher without MPI"),
+        (["--mpi", "--min-np", "1"], "--mpi is ignored: elastic jobs are started without MPI"),
         (["--network-interface", "lo,lo"], "a list for --network-interface is deprecated, use --network-interfaces"),
         (["--no-log-hide-timestamp"], "--no-log-hide-timestamp is deprecated, use --log-without-timestamp"),
     ],

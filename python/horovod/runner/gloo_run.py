@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from horovod.runner import program
 from horovod.runner.common.util.settings import BaseSettings
 from horovod.runner.launch import run_program
 
@@ -20,7 +21,7 @@ def gloo_run(
 
     A string is run by the shell. `server_ip` is not needed: horovodrun publishes every address it has.
     """
-    run_with_settings(settings, nics, env, command, ["--gloo"])
+    run_with_settings(settings, nics, env, command, "--gloo", program.NAME)
 
 
 def run_with_settings(
@@ -28,9 +29,10 @@ def run_with_settings(
     nics: Collection[str] | None,
     env: Mapping[str, str],
     command: str | Sequence[str],
-    more: list[str],
+    controller: str,
+    launcher: str,
 ) -> None:
-    """Run horovodrun with what the settings say, and `more`."""
+    """Run horovodrun with what the settings say; `launcher` is who starts the ranks with this controller."""
     words: list[Any] = ["sh", "-c", command] if isinstance(command, str) else list(command)
     interfaces = [f"--network-interfaces={','.join(sorted(nics))}"] if nics and not settings.nics else []
-    run_program([*more, *settings.to_arguments(), *interfaces, *words], env)
+    run_program([controller, *settings.to_arguments(), *interfaces, *words], env, launcher)

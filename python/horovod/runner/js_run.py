@@ -14,5 +14,5 @@ __all__ = ["is_jsrun_installed", "js_run"]
 def js_run(
     settings: BaseSettings, nics: Collection[str] | None, env: Mapping[str, str], command: str | Sequence[str]
 ) -> None:
-    """Run a command on all slots of the LSF job with jsrun; RuntimeError if it fails."""
-    run_with_settings(settings, nics, env, command, ["--jsrun"])
+    """Run a command on all slots of the LSF job with jsrun; RuntimeError with its exit code if it fails."""
+    run_with_settings(settings, nics, env, command, "--jsrun", "jsrun")

@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import horovod
 from horovod.common.util import gloo_built, mpi_built
@@ -54,31 +54,26 @@ def _has_slots(args: argparse.Namespace) -> bool:
     return bool(args.hosts or args.hostfile or any(name in os.environ for name in reach.SCHEDULERS))
 
 
-def run_program(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-    """Run horovodrun to its end; ValueError if it does not accept the arguments, RuntimeError if it fails."""
+def run_program(arguments: Sequence[str], env: Mapping[str, str] | None = None, launcher: str = program.NAME) -> None:
+    """Run horovodrun to its end; ValueError if it does not accept the arguments, RuntimeError if it fails.
+
+    `launcher` is who starts the ranks, for the message.
+    """
     out = sys.stdout if program.replaced(sys.stdout, sys.__stdout__, 1) else None
     with program.Program(arguments, os.environ if env is None else env, out, sys.stderr) as process:
         code = process.wait()
     if code == program.USAGE_ERROR:
         raise ValueError(process.words().removeprefix("horovodrun: "))
     if code != 0:
-        raise RuntimeError(f"horovodrun ended with exit code {code}; it said:\n{process.words()}")
+        raise RuntimeError(f"{launcher} ended with exit code {code}; it said:\n{process.words()}")
 
 
 def _run(args: Any) -> list[Any] | None:
     """Run the job that `args`, of parse_args or _HorovodArgs, describes; the results by rank if it has a `run_func`.
 
-    ValueError if it asks for what is not there, such as MPI.
+    ValueError if it asks for what is not there, such as MPI. horovodrun chooses who starts the ranks.
     """
-    if is_elastic(args):
-        return _run_elastic(args)
-
-    def start() -> list[Any] | None:
-        return _start(args, args.num_proc)
-
-    # The program chooses in the same way; this only tells early, as an exception.
-    run = run_controller(args.use_gloo, start, args.use_mpi, start, args.use_jsrun, start, 2 if args.verbose else 0)
-    return cast("list[Any] | None", run)
+    return _run_elastic(args) if is_elastic(args) else _start(args, args.num_proc)
 
 
 def _run_elastic(args: Any) -> list[Any] | None:
@@ -94,7 +89,7 @@ def is_elastic(args: Any) -> bool:
 def _start(args: Any, count: int | None) -> list[Any] | None:
     arguments = options.to_arguments(args)
     if args.run_func is None:
-        run_program([*arguments, *args.command])
+        run_program([*arguments, *args.command], launcher=_launcher(args))
         return None
     listen, publish = reach.addresses(args)
     return call(
@@ -105,8 +100,16 @@ def _start(args: Any, count: int | None) -> list[Any] | None:
         listen=listen,
         publish=publish,
         elastic=is_elastic(args),
+        launcher=_launcher(args),
         encrypted=bool(args.tls) or os.environ.get("HOROVOD_TLS", "0") not in ("", "0"),
     )
+
+
+def _launcher(args: Any) -> str:
+    """Who was asked for to start the ranks, for messages."""
+    if is_elastic(args):
+        return program.NAME
+    return "mpirun" if args.use_mpi else "jsrun" if args.use_jsrun else program.NAME
 
 
 def is_gloo_used(use_gloo: bool | None = None, use_mpi: bool | None = None, use_jsrun: bool | None = None) -> bool:

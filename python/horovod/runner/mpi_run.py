@@ -40,8 +40,11 @@ def is_intel_mpi(env: Mapping[str, str] | None = None) -> bool:
 def mpi_run(
     settings: BaseSettings, nics: Collection[str] | None, env: Mapping[str, str], command: str | Sequence[str]
 ) -> None:
-    """Run a command on all slots of `settings` with mpirun; RuntimeError if it fails."""
-    run_with_settings(settings, nics, env, command, ["--mpi"])
+    """Run a command on all slots of `settings` with mpirun.
+
+    RuntimeError with its exit code if it fails; ValueError if there is none.
+    """
+    run_with_settings(settings, nics, env, command, "--mpi", "mpirun")
 
 
 def _version(env: Mapping[str, str] | None) -> str | None:

@@ -260,7 +260,9 @@ OPTIONS = (
 )
 DEPRECATED = ("--network-interface", "--log-hide-timestamp", "--no-log-hide-timestamp")
 # Other ways to use the program, which mean nothing in a description of a job.
-OF_THE_PROGRAM_ALONE = frozenset({"--agent", "--doctor", "--dry-run", "--json", "--print-completion", "--print-man"})
+OF_THE_PROGRAM_ALONE = frozenset(
+    {"--agent", "--build-mpi", "--doctor", "--dry-run", "--json", "--print-completion", "--print-man"}
+)
 
 
 def make_parser() -> argparse.ArgumentParser:

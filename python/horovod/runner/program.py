@@ -30,8 +30,9 @@ USAGE_ERROR = 2
 LAST_WORDS = 60  # lines
 STOP_SECONDS = 20.0  # the launcher itself gives workers 5 s between SIGTERM and SIGKILL
 _LONGEST_LINE = 1 << 20
-# What is no reason for a failure: output of workers, and what the launcher says about every job.
-_NO_REASON = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[\d+\]<std(?:out|err)>:|horovodrun: note: ")
+# What is no reason for a failure: output of workers (Open MPI's mpirun numbers jobs, too), and what the launcher says
+# about every job.
+_NO_REASON = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[(?:\d+,)?\d+\]<std(?:out|err)>:|horovodrun: note: ")
 
 
 @functools.cache

@@ -19,6 +19,7 @@ import traceback
 from typing import Any, NoReturn
 
 from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
+from horovod.runner.common.util.env import get_env_rank_and_size
 from horovod.runner.function import channel
 from horovod.runner.function.encryption import Encryption
 from horovod.runner.function.task import IDENTITY_VARIABLE, KEY_VARIABLE, describe, pack, type_name, unpack
@@ -130,11 +131,11 @@ def _give_up(addresses: list[str], port: int, failures: list[OSError]) -> NoRetu
 
 
 def _rank() -> int:
-    return int(os.environ.get("HOROVOD_RANK", "0"))
+    return get_env_rank_and_size()[0]  # mpirun has variables of its own
 
 
 def _host() -> str:
-    return os.environ.get("HOROVOD_HOSTNAME", "localhost")
+    return os.environ.get("HOROVOD_HOSTNAME") or socket.gethostname()
 
 
 if __name__ == "__main__":

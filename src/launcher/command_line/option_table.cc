@@ -40,6 +40,8 @@ constexpr OptionRow kRows[] = {
     {.names = "-v --version", .group = kJob, .target = Does{Action::show_version}, .text = "print the version"},
     {.names = "-cb --check-build", .group = kJob, .target = Does{Action::check_build},
      .text = "list the frameworks, controllers and operations that this installation offers"},
+    {.names = "--build-mpi", .group = kJob, .target = Does{Action::build_mpi},
+     .text = "build Horovod's MPI library for the MPI of this machine, if it is not built yet, and print its path"},
     {.names = "--doctor", .group = kJob, .target = Does{Action::doctor},
      .text = "check that the hosts can run a job together, and say what to do where they cannot"},
     {.names = "--json", .group = kJob, .target = Flag{&CommandLine::json},
@@ -57,7 +59,7 @@ constexpr OptionRow kRows[] = {
     {.names = "--dry-run", .group = kJob, .target = Flag{&CommandLine::dry_run},
      .text = "print the job that would be run, as JSON, and run nothing"},
     {.names = "--verbose", .group = kJob, .target = Flag{&CommandLine::verbose},
-     .text = "tell which rank is started where"},
+     .text = "tell which rank is started where, or how mpirun is called"},
 
     {.names = "-H --hosts", .value = "LIST", .group = kHosts, .target = Text{&CommandLine::hosts_text},
      .text = "where to run: HOST:SLOTS,... as in node1:4,me@node2:4,[fd00::3]:4; one slot where none is named "
@@ -197,15 +199,14 @@ constexpr OptionRow kRows[] = {
      .text = "use TCP where a library would use InfiniBand"},
 
     {.names = "--gloo", .group = kControllers, .target = Flag{&CommandLine::gloo},
-     .text = "the built-in launcher and transport, which are the default", .excludes = "controller"},
-    {.names = "--mpi", .group = kControllers, .target = Flag{&CommandLine::mpi}, .text = "start the ranks with mpirun",
-     .excludes = "controller"},
+     .text = "the built-in launcher and transport, the default unless there are arguments for mpirun", .excludes = "controller"},
+    {.names = "--mpi", .group = kControllers, .target = Flag{&CommandLine::mpi}, .text = "start the ranks with mpirun; they communicate through MPI", .excludes = "controller"},
     {.names = "--jsrun", .group = kControllers, .target = Flag{&CommandLine::jsrun},
      .text = "start the ranks with jsrun, in a job of LSF", .excludes = "controller"},
     {.names = "--mpi-args", .value = "ARGUMENTS", .group = kControllers, .target = Text{&CommandLine::mpi_args},
-     .text = "arguments for mpirun; write --mpi-args=\"...\""},
+     .text = "arguments for mpirun, which is then used if it is there; write --mpi-args=\"...\""},
     {.names = "--binding-args", .value = "ARGUMENTS", .group = kControllers,
-     .target = Text{&CommandLine::binding_args}, .text = "how mpirun or jsrun bind processes to cores"},
+     .target = Text{&CommandLine::binding_args}, .text = "arguments for mpirun or jsrun about binding to cores, instead of Horovod's own"},
 
     {.names = "--print-man", .group = kHidden, .target = Flag{&CommandLine::wants_man_page}, .text = ""},
     {.names = "--print-markdown", .group = kHidden, .target = Flag{&CommandLine::wants_markdown}, .text = ""},

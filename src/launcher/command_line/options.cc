@@ -126,13 +126,10 @@ Status check_elastic(const CommandLine& line) {
 // Options that were given and do nothing.
 void warn_of_useless(CommandLine& line, const std::vector<GivenOption>& given) {
   for (const GivenOption& option : given) {
-    std::string_view name = main_name(*option.row);
     bool is_elastic_only = std::string_view(option.row->group) == "Elastic jobs";
     if (is_elastic_only && !is_elastic(line))
       line.warnings.push_back(
           fmt::format("{} has no effect without --min-np or --host-discovery-script", option.spelling));
-    if ((name == "--mpi-args" || name == "--binding-args") && !line.mpi && !line.jsrun)
-      line.warnings.push_back(fmt::format("{} has no effect without --mpi or --jsrun", option.spelling));
   }
 }
 
@@ -175,7 +172,7 @@ Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, c
   if (line.action == Action::show_help) return show(line, help_text());
   if (line.action == Action::show_version) return {};
   if (Status status = check_together(line, lookup); !status.ok()) return status;
-  if (line.action == Action::check_build) return {};
+  if (line.action == Action::check_build || line.action == Action::build_mpi) return {};
   complete_variables(line, lookup);
   warn_of_useless(line, given);
   if (line.agent) {
@@ -189,7 +186,10 @@ Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, c
   }
   if (!line.dry_run) return {};
   auto job = job_json(line);
-  return job.ok() ? show(line, std::move(*job)) : job.status();
+  if (!job.ok()) return job.status();
+  line.action = Action::dry_run;
+  line.help = std::move(*job);
+  return {};
 }
 
 }  // namespace

@@ -14,9 +14,9 @@
 namespace hvd {
 
 struct Options {
-  enum class Action { run, show_help, show_version, check_build, doctor, agent };
+  enum class Action { run, show_help, show_version, check_build, build_mpi, doctor, agent, dry_run };
   Action action = Action::run;
-  std::string help;  // with show_help: what to print
+  std::string help;  // with show_help: what to print; with dry_run: the job as JSON
 
   int num_proc = 0;
   std::vector<Host> hosts;

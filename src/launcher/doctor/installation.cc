@@ -1,9 +1,8 @@
 #include "launcher/doctor/installation.h"
 
-#include <cstdlib>
-#include <filesystem>
-
-#include "launcher/python.h"
+#include "launcher/programs/capture.h"
+#include "launcher/programs/library_path.h"
+#include "launcher/programs/python.h"
 
 namespace hvd {
 namespace {
@@ -25,18 +24,6 @@ if spec:
         version = "unknown"
 print(json.dumps({"python": sys.version.split()[0], "folder": folder, "version": version}))
 )";
-
-// In a source tree horovodrun is beside the library; in an environment, the package is where Python finds it.
-std::string library_of(const std::string& package_folder) {
-  if (const char* chosen = std::getenv("HOROVOD_LIBRARY"); chosen != nullptr && *chosen != '\0') return chosen;
-  std::error_code error;
-  std::filesystem::path own = std::filesystem::read_symlink("/proc/self/exe", error);
-  for (const auto& folder : {std::filesystem::path(package_folder), own.parent_path().parent_path()}) {
-    std::filesystem::path library = folder / "lib/libhorovod.so";
-    if (!folder.empty() && std::filesystem::exists(library, error)) return library;
-  }
-  return "";
-}
 
 // A wrapper that is no Python, or one that prints something of its own, leaves everything empty.
 void take_answer(const std::string& text, Installation& found, std::string& folder) try {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/joined.h"
+#include "launcher/text/shell_words.h"
 #include "launcher/workers/environment.h"
 
 namespace hvd {
@@ -31,18 +32,6 @@ std::vector<std::string> words_of(std::string_view text) {
     words.emplace_back(text.substr(0, text.find_first_of(" \t")));
     text.remove_prefix(words.back().size());
   }
-}
-
-std::string shell_quoted(std::string_view word) {
-  std::string text = "'";
-  for (char c : word) {
-    if (c == '\'') {
-      text += "'\\''";
-    } else {
-      text += c;
-    }
-  }
-  return text + "'";
 }
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }  // npos + 1 is 0

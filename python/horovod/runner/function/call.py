@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from horovod.runner.function.encryption import Encryption, make_identity
 from horovod.runner.function.server import Event, FunctionServer
 from horovod.runner.function.task import IDENTITY_VARIABLE, KEY_VARIABLE, describe, function_name, pack, unpack
-from horovod.runner.program import USAGE_ERROR, Program, replaced
+from horovod.runner.program import NAME, USAGE_ERROR, Program, replaced
 
 
 def call(
@@ -28,13 +28,15 @@ def call(
     publish: Sequence[str],
     encrypted: bool = False,
     elastic: bool = False,
+    launcher: str = NAME,
     env: Mapping[str, str] | None = None,
 ) -> list[Any]:
     """Call `function` on every rank of a job that horovodrun starts with `arguments`; the results of `count` ranks,
     or of all.
 
     `listen`: addresses of this machine to listen on; `publish`: those at which workers find it; `encrypted`: whether
-    the function and what comes of it travel under TLS; `elastic`: whether the job survives the end of workers.
+    the function and what comes of it travel under TLS; `elastic`: whether the job survives the end of workers;
+    `launcher`: who starts the workers, for messages.
     """
     try:
         packed = pack(function)
@@ -55,10 +57,12 @@ def call(
             words = program.words()
     finally:
         server.close()
-    return outcome(server.events(), count, code, words, elastic)
+    return outcome(server.events(), count, code, words, elastic, launcher)
 
 
-def outcome(events: Sequence[Event], count: int | None, code: int, words: str, elastic: bool = False) -> list[Any]:
+def outcome(
+    events: Sequence[Event], count: int | None, code: int, words: str, elastic: bool = False, launcher: str = NAME
+) -> list[Any]:
     """The results by rank, or the exception that says why there are none."""
     if code == USAGE_ERROR:
         raise ValueError(words.removeprefix("horovodrun: ") or "horovodrun does not accept these options")
@@ -71,7 +75,7 @@ def outcome(events: Sequence[Event], count: int | None, code: int, words: str, e
     if not events and code != 0:
         raise RuntimeError(_quoting("the job failed before a worker reported", words))
     if code != 0 or missing:
-        reason = f"rank {missing[0]} ended without a result" if missing else f"horovodrun ended with exit code {code}"
+        reason = f"rank {missing[0]} ended without a result" if missing else f"{launcher} ended with exit code {code}"
         raise RuntimeError(_quoting(reason, words))
     return [_unpacked(results[rank]) for rank in range(count)]
 

@@ -1,0 +1,26 @@
+// How ranks that mpirun starts find each other: through MPI with Horovod's MPI library, or else by variables.
+// Thread rule: as plugin.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "launcher/command_line/options.h"
+#include "launcher/mpi/mpi_job.h"
+#include "launcher/mpi/mpi_programs.h"
+
+namespace hvd {
+
+struct MpiMeeting {
+  Variables variables;             // of the ranks; may hold secrets
+  std::vector<std::string> notes;  // for the user
+};
+
+// Builds the library where it is wanted and not there yet; with `dry_run` it only says where it would be.
+// HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are mpi, unless the user has set them. An error when the user has asked
+// for mpi by name and the library cannot be built, or when the ranks could not find each other without it.
+Result<MpiMeeting> meet_under_mpi(const Options& options, const MpiJob& job, const Mpirun* mpirun,
+                                  const std::string& program, const Lookup& lookup, bool dry_run);
+
+}  // namespace hvd

@@ -1,0 +1,26 @@
+// Jobs whose ranks mpirun or jsrun start. horovodrun says what to start and then only sees to it that nothing is left:
+// output, endings and exit code are those of mpirun. Thread rule: one thread; run_mpi_job forks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "launcher/command_line/options.h"
+#include "launcher/hosts/assignment.h"
+#include "launcher/mpi/launcher_choice.h"
+
+namespace hvd {
+
+// `program` is how horovodrun was called. Returns the exit code.
+int run_mpi_job(const Options& options, const std::vector<Slot>& slots, const LauncherChoice& choice,
+                const std::string& program);
+
+// --dry-run: the job as JSON (`job`), and how mpirun or jsrun would be called. Nothing secret is in it.
+Result<std::string> describe_mpi_job(const Options& options, const std::vector<Slot>& slots,
+                                     const LauncherChoice& choice, const std::string& program, const std::string& job);
+
+// --build-mpi: returns the exit code.
+int build_mpi(const std::string& program);
+
+}  // namespace hvd

@@ -31,8 +31,9 @@ namespace hvd {
 
 class Engine {
  public:
-  // Forms the engine on ranks that have met.
-  static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, WorldGroup group);
+  // Forms the engine on ranks that have met. `make_polled`: makes the backend that is asked first, for this world alone.
+  static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, WorldGroup group,
+                                                const MakePolled& make_polled = nullptr);
   ~Engine();  // ends communication on all ranks, see shutdown()
 
   // Checks and takes the operations; with several they form a group. `wait_follows`: the caller is about to wait().
@@ -60,7 +61,7 @@ class Engine {
 
  private:
   Engine(const World& world, const Config& config);
-  Status open(WorldGroup group);
+  Status open(WorldGroup group, const MakePolled& make_polled);
   Status attach_mesh(WorldGroup& group);
   Result<Agreement::Node> make_node(WorldGroup& group);
 

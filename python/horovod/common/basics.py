@@ -47,8 +47,8 @@ class HorovodBasics:
                 os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
             if world is not None or mpi.is_wanted():
                 mpi.use(world, () if world is not None else list(comm or ()))
-            all_ranks = _world_ranks() if world is None else tuple(range(world.Get_size()))
-            duplicates = unique.pop(all_ranks, ()) is None or duplicates
+            all_ranks = _world_ranks(comm if mpi.is_wanted() else None) if world is None else range(world.Get_size())
+            duplicates = unique.pop(tuple(all_ranks), ()) is None or duplicates
             _form_world(list(unique))
             sets.global_process_set.mpi_comm = world
         sets.bind_static([each for each in wanted if tuple(each.ranks or ()) in unique])
@@ -157,12 +157,17 @@ def _static_sets(process_sets: Sequence[ProcessSet] | str | None) -> list[Proces
     return wanted
 
 
-def _world_ranks() -> tuple[int, ...]:
-    """The ranks of the world about to be formed; the launcher tells its size, unless hosts come and go."""
+def _world_ranks(some: Sequence[int] | None) -> Sequence[int]:
+    """The ranks of the world about to be formed, of `some` processes or of all; who started them tells how many.
+
+    Unknown where hosts come and go.
+    """
     if elastic.is_worker():
         return ()
+    sizes = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+    told = next((os.environ[name] for name in sizes if os.environ.get(name)), "1")
     try:
-        return tuple(range(int(os.environ.get("HOROVOD_SIZE", "1"))))
+        return range(len(some) if some else int(told))
     except ValueError:
         return ()  # the library says what is wrong with it
 

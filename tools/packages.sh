@@ -6,7 +6,8 @@ set -euo pipefail
 build="g++ cmake ninja-build libfmt-dev libhwy-dev libgtest-dev libgmock-dev nlohmann-json3-dev libeigen3-dev libssl-dev libyaml-dev"
 fuzz="clang-14 libclang-rt-14-dev"
 lint="clang-format-14 clang-tidy-14"
-bench="openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev iperf3"
+bench="libgloo-dev iperf3"
+mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev"
 testbed="iproute2 nftables iputils-ping openssh-client openssh-server openssl zsh fish groff-base slurm-wlm munge"
 
 if ! command -v dpkg-query >/dev/null; then

@@ -20,6 +20,7 @@ constexpr Duration kBackSoon = std::chrono::milliseconds(1);
 constexpr Duration kLongestDeferral = std::chrono::milliseconds(100);
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
 constexpr Duration kPollRound = std::chrono::milliseconds(1);  // between two looks at what a poll cannot see
+constexpr int kPollsPerLook = 16;
 constexpr int kTurnSpins = 2000;
 
 constinit thread_local const Engine* driving_here = nullptr;  // the engine this thread drives
@@ -94,7 +95,7 @@ void Engine::drive(Done&& done, TimePoint until) {
     if (is_busy) next = std::min(next, Clock::now() + kPollRound);
     bool happened = false;
     auto something = [&] {
-      happened = executor_->poll() || done() || operations_->has_new() || agreement_->has_incoming() ||
+      happened = poll_for_a_while() || done() || operations_->has_new() || agreement_->has_incoming() ||
                  (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
       return happened;
     };
@@ -108,8 +109,7 @@ void Engine::drive(Done&& done, TimePoint until) {
   // A user thread that waited a moment ago is likely to be back before a bell could wake the engine thread.
   TimePoint now = Clock::now();
   if (driver_waits_) waited_at_ = now;
-  bool left_over =
-      transport_->leave(now < waited_at_ + kBackSoon) || agreement_->has_unread() || executor_->is_busy();
+  bool left_over = transport_->leave(now < waited_at_ + kBackSoon) || agreement_->has_unread() || executor_->is_busy();
   // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
   int64_t deadline = ticks_of(next_deadline());
   if (deadline_.load(std::memory_order_relaxed) != deadline) {
@@ -201,6 +201,14 @@ void Engine::answer_for_driver(const std::stop_token& stop) {
   } else if (!turn_.is_taken()) {
     transport_->wake();
   }
+}
+
+// Bytes of MPI move only while it is polled: giving the core away after each look would make others wait for them.
+bool Engine::poll_for_a_while() {
+  for (int left = crowded_ ? 1 : kPollsPerLook; left > 0 && executor_->is_busy(); left--) {
+    if (executor_->poll()) return true;
+  }
+  return false;
 }
 
 bool Engine::progress() {

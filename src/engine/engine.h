@@ -31,7 +31,8 @@ namespace hvd {
 
 class Engine {
  public:
-  // Forms the engine on ranks that have met. `make_polled`: makes the backend that is asked first, for this world alone.
+  // Forms the engine on ranks that have met. `make_polled`: makes the backend that is asked first, for this world
+  // alone.
   static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, WorldGroup group,
                                                 const MakePolled& make_polled = nullptr);
   ~Engine();  // ends communication on all ranks, see shutdown()
@@ -71,6 +72,7 @@ class Engine {
   void drive(Done&& done, TimePoint until);
   void stop_driving(bool waits);
   void answer_for_driver(const std::stop_token& stop);
+  bool poll_for_a_while();
   bool progress();  // one round; true: something happened
   void apply(Decision& decision);
   void announce(const Task& task, bool is_alone);

@@ -75,7 +75,8 @@ class Meeting {
     host.handle = handle;
     HostWord word{.leader = comm_.rank, .name = {}};
     std::string own = host_name();
-    if (status = write(word.name, own.empty() ? "localhost" : own, "the name of this host"); !status.ok()) return status;
+    if (status = write(word.name, own.empty() ? "localhost" : own, "the name of this host"); !status.ok())
+      return status;
     if (status = mpi_.broadcast(host, 0, &word, sizeof word, deadline_); !status.ok()) return status;
     library->comm_forget(handle);
     std::vector<Seat> seats(static_cast<size_t>(comm_.size));
@@ -89,9 +90,8 @@ class Meeting {
     // Hosts are numbered by their lowest ranks; those without this local rank do not count.
     auto is_across = [&](const Seat& seat) { return seat.local_rank == mine.local_rank; };
     config().cross_size = static_cast<int32_t>(std::count_if(seats.begin(), seats.end(), is_across));
-    config().cross_rank = static_cast<int32_t>(std::count_if(seats.begin(), seats.end(), [&](const Seat& seat) {
-      return is_across(seat) && seat.leader < mine.leader;
-    }));
+    config().cross_rank = static_cast<int32_t>(std::count_if(
+        seats.begin(), seats.end(), [&](const Seat& seat) { return is_across(seat) && seat.leader < mine.leader; }));
     return {};
   }
 

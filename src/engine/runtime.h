@@ -84,8 +84,8 @@ class Runtime {
   std::vector<int> descriptors_;            // that a forked child closes
   std::shared_ptr<StoreServer> store_;      // where this process hosts it: for all generations
   std::shared_ptr<Membership> membership_;  // in an elastic job: for all generations
-  std::unique_ptr<MpiSession> mpi_;        // from the first use of MPI on
-  std::optional<WantedMpi> wanted_mpi_;    // for the next world
+  std::unique_ptr<MpiSession> mpi_;         // from the first use of MPI on
+  std::optional<WantedMpi> wanted_mpi_;     // for the next world
   bool mpi_enabled_ = false, mpi_carries_ = false;
   bool dynamic_process_sets_ = false;
   bool forked_ = false;

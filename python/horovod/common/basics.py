@@ -33,11 +33,11 @@ class HorovodBasics:
         """Form the world of all processes of the job. Does nothing but bind `process_sets` when already initialised.
 
         `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is a
-        communicator of mpi4py, whose processes form the world, or, where the environment asks for MPI, a list of ranks of
-        MPI_COMM_WORLD; otherwise such a list is not used. In an elastic job this process may be told that there is no
-        place for it any more: then SystemExit ends it with exit code 0.
+        communicator of mpi4py, whose processes form the world; or, where the environment asks for MPI, a list of ranks
+        of MPI_COMM_WORLD; otherwise such a list is not used. In an elastic job this process may be told that there is
+        no place for it any more: then SystemExit ends it with exit code 0.
         """
-        world = comm if mpi.is_communicator(comm) else None
+        world = comm if mpi.is_communicator(comm, "comm must be") else None
         wanted, by_communicators = sets.with_ranks(_static_sets(process_sets), world, not self.is_initialized())
         ranks_wanted = [*by_communicators, *(tuple(each.ranks or ()) for each in wanted if each.mpi_comm is None)]
         unique = dict.fromkeys(ranks_wanted)

@@ -1,7 +1,7 @@
 """MPI: whether it can be had, where its plugin is, and communicators of mpi4py.
 
-The plugin is what reaches MPI; it is compiled where it is used, by `horovodrun --build-mpi`. mpi4py is imported only when
-the script has given one of its communicators.
+The plugin is what reaches MPI; it is compiled where it is used, by `horovodrun --build-mpi`. mpi4py is imported only
+when the script has given one of its communicators.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def _mpicc() -> str | None:
     return shutil.which("mpicc", path=f"{home}/bin" if home else None) if has_source else None
 
 
-def is_communicator(thing: Any) -> bool:
-    """Whether it is a communicator of mpi4py; ValueError if it is neither that nor a sequence."""
+def is_communicator(thing: Any, purpose: str) -> bool:
+    """Whether it is a communicator of mpi4py; ValueError, which begins with `purpose`, if it is no sequence either."""
     if thing is None or isinstance(thing, Iterable):
         return False
     if not built():
         raise ValueError(
-            f"{thing!r} is no sequence of ranks, and MPI communicators need MPI, which is not there: install it "
+            f"{purpose} a sequence of ranks, not {thing!r}; or a communicator of MPI, which is not there: install it "
             "(Debian: openmpi-bin libopenmpi-dev, or mpich libmpich-dev; conda: openmpi, or mpich)"
         )
     mpi4py = _mpi4py()
     if mpi4py is None or not isinstance(thing, mpi4py.Comm):
-        raise ValueError(f"expected a sequence of ranks or a communicator of mpi4py, not {thing!r}")
+        raise ValueError(f"{purpose} a sequence of ranks or a communicator of mpi4py, not {thing!r}")
     return True
 
 
@@ -111,8 +111,8 @@ def _compare_versions() -> None:
     ours, theirs = (_words(text) for text in (library().hvd_mpi_version().decode(), mpi4py.Get_library_version()))
     if ours != theirs:
         raise ValueError(
-            f"mpi4py uses {_short(theirs)}, but Horovod's plugin {_short(ours)}. Choose the MPI of mpi4py for Horovod: set "
-            "HOROVOD_MPI_HOME to where its bin/mpicc is, or HOROVOD_MPI_LIBRARY; or install mpi4py for the other one"
+            f"mpi4py uses {_short(theirs)}, but Horovod's plugin {_short(ours)}. Choose the MPI of mpi4py for Horovod: "
+            "set HOROVOD_MPI_HOME to where its bin/mpicc is, or HOROVOD_MPI_LIBRARY; or install mpi4py for the other"
         )
 
 

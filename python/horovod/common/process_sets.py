@@ -23,8 +23,8 @@ class ProcessSet:
     mpi_comm: Any = None
 
     def __init__(self, ranks_or_comm: Any) -> None:
-        """Take a sequence of ranks, or a communicator of mpi4py, whose ranks are known when `hvd.init()` registers it."""
-        if mpi.is_communicator(ranks_or_comm):
+        """Take a sequence of ranks, or a communicator of mpi4py, whose ranks are known once `hvd.init()` has it."""
+        if mpi.is_communicator(ranks_or_comm, "a process set is made from"):
             self.mpi_comm = ranks_or_comm
             return
         ranks = list(ranks_or_comm)

@@ -118,8 +118,9 @@ void MpiBackend::watch(TimePoint now) {
   const MpiJob& oldest = *jobs_.front();
   double waited = seconds_of(now - oldest.since);
   if (settings_.timeout > Duration{} && now - oldest.since >= settings_.timeout) {
-    fail({Code::unknown, fmt::format("MPI did not finish {} within {:g} s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS); {} waited",
-                                     oldest.name, seconds_of(settings_.timeout), settings_.rank_name)});
+    fail({Code::unknown,
+          fmt::format("MPI did not finish {} within {:g} s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS); {} waited",
+                      oldest.name, seconds_of(settings_.timeout), settings_.rank_name)});
   } else if (settings_.stall_warning > Duration{} && now - std::max(warned_, oldest.since) >= settings_.stall_warning) {
     warned_ = now;
     log_warning("{} has been waiting {:.0f} s for MPI inside {}", settings_.rank_name, waited, oldest.name);

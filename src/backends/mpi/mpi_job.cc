@@ -11,9 +11,7 @@ namespace {
 constexpr size_t kPage = 4096;
 
 size_t elements(const TensorView& view) { return static_cast<size_t>(elements_of(view.shape)); }
-size_t row_elements(const Operation& operation) {
-  return static_cast<size_t>(row_elements_of(operation.input.shape));
-}
+size_t row_elements(const Operation& operation) { return static_cast<size_t>(row_elements_of(operation.input.shape)); }
 size_t row_bytes(const Operation& operation) { return row_elements(operation) * size_of(operation.input.dtype); }
 
 // One after the other, as MPI wants them.

@@ -53,7 +53,7 @@ class MpiJob {
   const std::byte* pack_by_receiver(int32_t ranks);
   void finish();
   void unpack_gathered();
-  void take_in(std::byte* place, const std::byte* data, size_t count) const;          // with the factor before
+  void take_in(std::byte* place, const std::byte* data, size_t count) const;             // with the factor before
   void put_out(const Operation& operation, const std::byte* place, size_t count) const;  // with the factor after
 
   bool is_fused() const { return operations_.size() > 1; }

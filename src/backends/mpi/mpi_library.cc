@@ -25,8 +25,7 @@ bool is_for(std::string_view compiled_for, std::string_view version) {
 Result<MpiLibrary> MpiLibrary::load(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return Status(Code::invalid_argument,
-                  fmt::format("cannot load the MPI plugin: {}; {}", ::dlerror(), kBuildAgain));
+    return Status(Code::invalid_argument, fmt::format("cannot load the MPI plugin: {}; {}", ::dlerror(), kBuildAgain));
   }
   auto entry = reinterpret_cast<Entry>(::dlsym(library, HVD_MPI_ENTRY));
   const hvd_mpi_api* api = entry != nullptr ? entry() : nullptr;

@@ -1,5 +1,5 @@
-// The MPI plugin: loads it and makes sure that what runs is the MPI that it was compiled for. shim/hvd_mpi_shim.h is the
-// table of functions that it gives; nothing here needs MPI to build. Thread rule: any thread, once loaded.
+// The MPI plugin: loads it and makes sure that what runs is the MPI that it was compiled for. shim/hvd_mpi_shim.h is
+// the table of functions that it gives; nothing here needs MPI to build. Thread rule: any thread, once loaded.
 #pragma once
 
 #include <string>

@@ -34,8 +34,9 @@ Status MpiSession::start(bool threads) {
   if (Status status = library_.check(library_->is_started(&started, &ended), "MPI_Initialized"); !status.ok())
     return status;
   if (ended != 0) {
-    return {Code::invalid_argument,
-            "MPI has been finalised in this process and cannot be started again; call hvd.init() before MPI.Finalize()"};
+    return {
+        Code::invalid_argument,
+        "MPI has been finalised in this process and cannot be started again; call hvd.init() before MPI.Finalize()"};
   }
   if (started == 0) {
     int32_t wanted = threads ? HVD_MPI_MULTIPLE : HVD_MPI_SINGLE;
@@ -149,8 +150,8 @@ Result<std::vector<int32_t>> MpiSession::check_ranks(hvd_mpi_comm* view, const s
     bool is_new = std::find(ranks.begin(), ranks.begin() + static_cast<int64_t>(i), ranks[i]) - ranks.begin() ==
                   static_cast<int64_t>(i);
     if (ranks[i] < 0 || ranks[i] >= size || !is_new) {
-      return Status(Code::invalid_argument, fmt::format("comm names rank {}, but MPI's ranks are 0 to {}, each once",
-                                                        ranks[i], size - 1));
+      return Status(Code::invalid_argument,
+                    fmt::format("comm names rank {}, but MPI's ranks are 0 to {}, each once", ranks[i], size - 1));
     }
     has_this = has_this || ranks[i] == rank;
   }

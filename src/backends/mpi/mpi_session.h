@@ -32,7 +32,8 @@ class MpiSession {
   Status usable() const;  // not ok: spoiled, not started, or ended by the script
 
   Result<int32_t> world_size() const;  // of MPI_COMM_WORLD
-  // Collective over the communicator at that address (null: MPI_COMM_WORLD). `ranks`: only these of it; they alone call.
+  // Collective over the communicator at that address (null: MPI_COMM_WORLD). `ranks`: only these of it; they alone
+  // call.
   Result<MpiComm*> communicator(const void* handle, const std::vector<int32_t>& ranks, TimePoint deadline);
   // Collective over those ranks of `whole`.
   Result<MpiComm*> part_of(const MpiComm& whole, const std::vector<int32_t>& ranks);

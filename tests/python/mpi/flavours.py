@@ -1,7 +1,7 @@
 """The MPIs that are tested, side by side on one machine, and how a command is run under the mpirun of each.
 
-    python tests/python/mpi/flavours.py mpich 3 mpi command...      # three ranks, data by MPI
-    python tests/python/mpi/flavours.py openmpi 2 engine command... # MPI is the controller, the engine carries the data
+python tests/python/mpi/flavours.py mpich 3 mpi command...      # three ranks, data by MPI
+python tests/python/mpi/flavours.py openmpi 2 engine command... # MPI is the controller, the engine carries the data
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Flavour:
 
     @functools.cached_property
     def plugin(self) -> Path:
-        """Compiled as horovodrun --build-mpi does it; by one process at a time, and anew when the source has changed."""
+        """Compiled as horovodrun --build-mpi does it; by one process at a time, anew when the source has changed."""
         target = BUILT / self.name / "libhorovod_mpi.so"
         target.parent.mkdir(parents=True, exist_ok=True)
         sources = [SOURCE, SOURCE.with_suffix(".h")]

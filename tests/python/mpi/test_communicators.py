@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from flavours import Flavour
-from jobs import needs_mpi4py, run
+from mpi_jobs import needs_mpi4py, run
 from ranks import failure, say
 
 pytestmark = needs_mpi4py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 from flavours import FLAVOURS, MPICH, OPENMPI, Flavour
-from jobs import Job, finish, needs_mpi4py, start
+from mpi_jobs import Job, finish, needs_mpi4py, start
 from ranks import failure, say
 
 hvd: Any = None
@@ -41,23 +42,19 @@ def disturb(job: subprocess.Popen[str], number: signal.Signals) -> Job:
         return finish(job)
     finally:
         if pid and number == signal.SIGSTOP:  # mpirun has killed it, or nobody has
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
 
 
 @pytest.mark.parametrize("data", ["mpi", "engine"])
 def test_a_killed_rank_ends_the_job(flavour: Flavour, data: str) -> None:
     job = disturb(start(flavour, 3, loop, data=data), signal.SIGKILL)
     assert job.code != 0
-    assert "signal 9" in job.errors or "KILLED BY SIGNAL: 9" in job.errors + "".join(job.lines) or job.errors, job.report
+    assert "signal 9" in job.report, job.report
 
 
 @pytest.mark.parametrize("data", ["mpi", "engine"])
 def test_those_that_mpirun_leaves_alone_see_the_recoverable_error(flavour: Flavour, data: str) -> None:
-    if flavour is OPENMPI:
-        pytest.skip("Open MPI's mpirun ends the others whatever it is told")
     job = disturb(start(flavour, 3, loop, data=data, options=flavour.survive), signal.SIGKILL)
     assert job.code != 0
     told = [line for line in job.lines if "HorovodInternalError" in line]
@@ -68,7 +65,9 @@ def test_a_stopped_rank_is_noticed_after_the_time_limit(flavour: Flavour) -> Non
     env = {"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "3"}
     job = disturb(start(flavour, 2, loop, data="mpi", env=env), signal.SIGSTOP)
     assert job.code != 0
-    assert any("HorovodInternalError" in line and "HOROVOD_COLLECTIVE_TIMEOUT" in line for line in job.lines), job.report
+    assert any("HorovodInternalError" in line and "HOROVOD_COLLECTIVE_TIMEOUT" in line for line in job.lines), (
+        job.report
+    )
 
 
 def refused(flavour: Flavour, env: dict[str, str], size: int = 2, body: Any = None) -> str:
@@ -101,8 +100,10 @@ def test_mpi4py_of_the_other_mpi_is_a_clear_error(flavour: Flavour) -> None:
     if reason := other.why_not():
         pytest.skip(reason)
     text = refused(flavour, {"HOROVOD_MPI_LIBRARY": str(other.plugin)}, body=body)
-    assert text.startswith(f"ValueError: mpi4py uses {flavour.version}"), text
-    assert f"but Horovod's plugin {other.version}" in text
+    # By comparison; or, where mpi4py made the functions of its MPI known to all, because the plugin got hold of them.
+    compared = f"mpi4py uses {flavour.version}" in text and f"but Horovod's plugin {other.version}" in text
+    mixed = f"was compiled for {other.version}, but this process has loaded {flavour.version}" in text
+    assert text.startswith("ValueError: ") and (compared or mixed), text
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,11 @@ def test_mpi_is_not_built_where_there_is_none(tmp_path: Path) -> None:
         "except ValueError as error: print(error)\n"
     )
     env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
-    env |= {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[3] / "python")}
+    env |= {
+        "PATH": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "PYTHONPATH": str(Path(__file__).parents[3] / "python"),
+    }
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
     first, second = out.stdout.splitlines()
     assert first == "False True"

@@ -33,7 +33,14 @@ def test_ranks_of_two_hosts_meet_over_mpi(
     script.write_text(PLACES)
     env = flavour.environment() | carried_by(data)
     hosts = "hosta:2,hostb:2"
-    line = [flavour.program("mpirun") or "", *flavour.options, "-np", "4", "-H" if flavour is OPENMPI else "-hosts", hosts]
+    line = [
+        flavour.program("mpirun") or "",
+        *flavour.options,
+        "-np",
+        "4",
+        "-H" if flavour is OPENMPI else "-hosts",
+        hosts,
+    ]
     if flavour is OPENMPI:
         names = ["PYTHONPATH", *(name for name in env if name.startswith("HOROVOD_"))]
         line += [word for name in names for word in ("-x", name)]

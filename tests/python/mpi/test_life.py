@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from flavours import Flavour
-from jobs import finish, needs_mpi4py, run, start
+from mpi_jobs import finish, needs_mpi4py, run, start
 from ranks import failure, say
 
 hvd: Any = None
@@ -38,7 +38,7 @@ def test_without_being_asked_mpi_is_not_used(flavour: Flavour) -> None:
         hvd.init()
         assert hvd.size() == 2 and hvd.gloo_enabled() and not hvd.mpi_enabled()
         assert hvd.allreduce(np.ones(5), op=hvd.Sum)[0] == 2
-        assert "libhorovod_mpi" not in open("/proc/self/maps").read()
+        assert "libhorovod_mpi" not in __import__("pathlib").Path("/proc/self/maps").read_text()
         say("done")
 
     assert run(flavour, 2, body).lines == ["done"] * 2

@@ -84,10 +84,10 @@ static hvd_mpi_reduce reduce_function;
 enum { FLOAT16 = 6, FLOAT32 = 7, FLOAT64 = 8, BOOL = 9, BFLOAT16 = 10 };
 
 /* MPI tells a user's reduction the type, but not which reduction it is: so there is one function for each. */
-#define OWN(name, dtype, op)                                                         \
-  static void name(void* in, void* inout, int* count, MPI_Datatype* type) {          \
-    (void)type;                                                                      \
-    reduce_function(dtype, op, in, inout, *count);                                   \
+#define OWN(name, dtype, op)                                                \
+  static void name(void* in, void* inout, int* count, MPI_Datatype* type) { \
+    (void)type;                                                             \
+    reduce_function(dtype, op, in, inout, *count);                          \
   }
 OWN(f16_sum, FLOAT16, HVD_MPI_SUM)
 OWN(f16_min, FLOAT16, HVD_MPI_MIN)
@@ -124,7 +124,7 @@ static const struct {
 static int prepare(hvd_mpi_reduce reduce) {
   size_t i, j;
   const MPI_Datatype all[HVD_MPI_DTYPES] = {
-      MPI_UINT8_T, MPI_INT8_T, MPI_UINT16_T, MPI_INT16_T, MPI_INT32_T,         MPI_INT64_T,         MPI_UINT16_T,
+      MPI_UINT8_T, MPI_INT8_T, MPI_UINT16_T, MPI_INT16_T,  MPI_INT32_T,         MPI_INT64_T,         MPI_UINT16_T,
       MPI_FLOAT,   MPI_DOUBLE, MPI_UINT8_T,  MPI_UINT16_T, MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX};
   memcpy(types, all, sizeof all);
   reduce_function = reduce;
@@ -209,15 +209,17 @@ static void comm_forget(hvd_mpi_comm* comm) { free(comm); }
 /* ---- collectives ---- */
 
 /* Posts `call`, whose last argument is &made->request. */
-#define POST(call)                                     \
-  do {                                                 \
-    int code;                                          \
-    hvd_mpi_request* made = malloc(sizeof *made);      \
-    if (made == NULL) return MPI_ERR_NO_MEM;           \
-    code = call;                                       \
-    if (code == MPI_SUCCESS) *request = made;          \
-    else free(made);                                   \
-    return code;                                       \
+#define POST(call)                                \
+  do {                                            \
+    int code;                                     \
+    hvd_mpi_request* made = malloc(sizeof *made); \
+    if (made == NULL) return MPI_ERR_NO_MEM;      \
+    code = call;                                  \
+    if (code == MPI_SUCCESS)                      \
+      *request = made;                            \
+    else                                          \
+      free(made);                                 \
+    return code;                                  \
   } while (0)
 
 static const void* or_in_place(const void* in) { return in != NULL ? in : MPI_IN_PLACE; }
@@ -275,10 +277,36 @@ static int test(hvd_mpi_request* request, int32_t* done) {
 }
 
 static const hvd_mpi_api api = {
-    HVD_MPI_API_VERSION, sizeof(hvd_mpi_api), COMPILED_FOR,
-    version_text, is_started, start, thread_level, prepare, end, abort_job, error_text,
-    sizeof(MPI_Comm), comm_view, comm_duplicate, comm_keep, comm_of_ranks, comm_of_host, comm_place, comm_same_ranks, comm_forget,
-    barrier, allreduce, reduce, reduce_scatter, broadcast, allgather, alltoall, send, receive, test,
+    HVD_MPI_API_VERSION,
+    sizeof(hvd_mpi_api),
+    COMPILED_FOR,
+    version_text,
+    is_started,
+    start,
+    thread_level,
+    prepare,
+    end,
+    abort_job,
+    error_text,
+    sizeof(MPI_Comm),
+    comm_view,
+    comm_duplicate,
+    comm_keep,
+    comm_of_ranks,
+    comm_of_host,
+    comm_place,
+    comm_same_ranks,
+    comm_forget,
+    barrier,
+    allreduce,
+    reduce,
+    reduce_scatter,
+    broadcast,
+    allgather,
+    alltoall,
+    send,
+    receive,
+    test,
 };
 
 EXPORT const hvd_mpi_api* hvd_mpi_api_v1(void);

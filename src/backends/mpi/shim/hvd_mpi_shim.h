@@ -1,9 +1,9 @@
 /* What libhorovod.so knows of MPI: a table of functions over opaque handles. MPI has no common binary interface, so the
- * one file behind this table, hvd_mpi_shim.c, is compiled against the mpi.h of the place (`horovodrun --build-mpi`); the
- * library itself is not. Plain C on both sides: any compiler will do.
+ * one file behind this table, hvd_mpi_shim.c, is compiled against the mpi.h of the place (`horovodrun --build-mpi`);
+ * the library itself is not. Plain C on both sides: any compiler will do.
  *
- * Functions that return int return 0 or MPI's error code, for error_text. Communicators of the table return errors, they
- * do not end the program. Thread rule: that of the thread level MPI was started with. */
+ * Functions that return int return 0 or MPI's error code, for error_text. Communicators of the table return errors,
+ * they do not end the program. Thread rule: that of the thread level MPI was started with. */
 #ifndef HVD_MPI_SHIM_H_
 #define HVD_MPI_SHIM_H_
 
@@ -15,22 +15,22 @@
 #define HVD_MPI_TEXT 8192              /* enough for every text below */
 
 enum { /* thread levels: from not at all to freely */
-  HVD_MPI_SINGLE = 0,
-  HVD_MPI_FUNNELED = 1,
-  HVD_MPI_SERIALIZED = 2,
-  HVD_MPI_MULTIPLE = 3
+       HVD_MPI_SINGLE = 0,
+       HVD_MPI_FUNNELED = 1,
+       HVD_MPI_SERIALIZED = 2,
+       HVD_MPI_MULTIPLE = 3
 };
 
 enum { /* element types; the numbers are those of hvd_dtype in horovod.h */
-  HVD_MPI_DTYPES = 13
+       HVD_MPI_DTYPES = 13
 };
 
 enum { /* reductions; the numbers are those of hvd_reduce_op in horovod.h */
-  HVD_MPI_SUM = 1,
-  HVD_MPI_MIN = 3,
-  HVD_MPI_MAX = 4,
-  HVD_MPI_PRODUCT = 5,
-  HVD_MPI_REDUCTIONS = 6
+       HVD_MPI_SUM = 1,
+       HVD_MPI_MIN = 3,
+       HVD_MPI_MAX = 4,
+       HVD_MPI_PRODUCT = 5,
+       HVD_MPI_REDUCTIONS = 6
 };
 
 typedef struct hvd_mpi_comm hvd_mpi_comm;

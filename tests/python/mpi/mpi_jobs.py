@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import os
@@ -79,10 +80,8 @@ def finish(job: subprocess.Popen[str], limit: float = 60) -> Job:
 
 
 def kill(job: subprocess.Popen[str]) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def run(flavour: Flavour, size: int, body: Callable[..., object], *args: Any, **options: Any) -> Job:

@@ -38,9 +38,11 @@ KINDS = ("plain", "mpi", "engine")
 
 def command(flavour: Flavour, kind: str, ranks: int) -> list[str]:
     bound = ranks <= len(CPUS)
-    options = {"openmpi": ["--bind-to", "core" if bound else "none"], "mpich": ["-bind-to", "core"] if bound else []}
+    open_mpi = ["--bind-to", "core"] if bound else ["--oversubscribe", "--bind-to", "none"]
+    options = {"openmpi": open_mpi, "mpich": ["-bind-to", "core"] if bound else []}
     program = [str(BIN / f"bench_{flavour.name}")] if kind == "plain" else ["sh", "-c", RANK, str(BIN / "bench_capi")]
-    return flavour.command(ranks, program, *options[flavour.name])
+    launcher = [flavour.program("mpirun") or "", *options[flavour.name]]
+    return [*launcher, "-np", str(ranks), *program]
 
 
 def measure(flavour: Flavour, kind: str, ranks: int, milliseconds: float, sizes: list[int]) -> dict[int, float]:
@@ -48,6 +50,7 @@ def measure(flavour: Flavour, kind: str, ranks: int, milliseconds: float, sizes:
     cases = f"allreduce:{','.join(map(str, sizes))}"
     with tempfile.TemporaryDirectory(prefix="horovod-bench-", dir=MEMORY) as directory:
         env = flavour.environment() | carried_by(kind) | {"BENCH_BLOCK": f"{directory}/block", "BENCH_PIN": "0"}
+        del env["OMPI_MCA_mpi_yield_when_idle"]
         env["BENCH_CPUS"] = ",".join(map(str, CPUS))
         line = [*command(flavour, kind, ranks), str(ranks), "3", str(milliseconds), cases]
         run = subprocess.run(line, env=env, capture_output=True, text=True, timeout=LIMIT)

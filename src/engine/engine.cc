@@ -21,6 +21,8 @@ constexpr Duration kLongestDeferral = std::chrono::milliseconds(100);
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
 constexpr Duration kPollRound = std::chrono::milliseconds(1);  // between two looks at what a poll cannot see
 constexpr int kPollsPerLook = 16;
+constexpr int kPollsBeforeNaps = 1000;
+constexpr Duration kPollNap = std::chrono::microseconds(50);
 constexpr int kTurnSpins = 2000;
 
 constinit thread_local const Engine* driving_here = nullptr;  // the engine this thread drives
@@ -203,10 +205,17 @@ void Engine::answer_for_driver(const std::stop_token& stop) {
   }
 }
 
-// Bytes of MPI move only while it is polled: giving the core away after each look would make others wait for them.
+// Bytes of MPI move only while it is polled: giving the core away after each look would make others wait for them. But
+// while nobody here waits, and the core is one that the user's own work needs, it is polled now and then only.
 bool Engine::poll_for_a_while() {
   for (int left = crowded_ ? 1 : kPollsPerLook; left > 0 && executor_->is_busy(); left--) {
-    if (executor_->poll()) return true;
+    polls_in_vain_++;
+    if (!executor_->poll()) continue;
+    polls_in_vain_ = 0;
+    return true;
+  }
+  if (polls_in_vain_ > kPollsBeforeNaps && executor_->is_busy() && !driver_waits_ && !has_spare_core_) {
+    std::this_thread::sleep_for(kPollNap);  // there is nothing that would wake it
   }
   return false;
 }

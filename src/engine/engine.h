@@ -87,6 +87,7 @@ class Engine {
   const World world_;
   const Config config_;
   const bool crowded_;
+  const bool has_spare_core_;
   const bool can_defer_;  // the work of the engine thread; see wake_for_new()
   bool is_homogeneous_ = true;
   std::unique_ptr<Transport> transport_;
@@ -103,7 +104,8 @@ class Engine {
   bool shutdown_announced_ = false;
   bool ended_ = false;
   bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
-  TimePoint waited_at_{};      // when the last such driver left
+  int polls_in_vain_ = 0;
+  TimePoint waited_at_{};  // when the last such driver left
 
   Turn turn_;                               // who drives
   std::atomic<bool> wake_pending_{false};   // the engine thread was woken and has not looked yet

@@ -12,7 +12,8 @@ Engine::Engine(const World& world, const Config& config)
     : world_(world),
       config_(config),
       crowded_(is_crowded(world)),
-      can_defer_(world.host_of.empty() && !has_spare_core(world, config)) {}
+      has_spare_core_(has_spare_core(world, config)),
+      can_defer_(world.host_of.empty() && !has_spare_core_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, WorldGroup group,
                                                const MakePolled& make_polled) {

@@ -24,7 +24,7 @@ BUILT = ROOT / "build/mpi"
 class Flavour:
     name: str  # as Debian ends the names of its programs
     version: str  # the beginning of what it calls itself
-    options: tuple[str, ...]  # to run more ranks than there are cores
+    options: tuple[str, ...]  # to run more ranks than there are cores, none of them bound to one
     survive: tuple[str, ...]  # to leave the other ranks alone when one is killed
 
     def program(self, name: str) -> str | None:
@@ -60,6 +60,7 @@ class Flavour:
             **kept,
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_mpi_yield_when_idle": "1",  # the machine is not ours alone; MPICH does so by itself
             "HOROVOD_MPI_LIBRARY": str(self.plugin),
             "HOROVOD_START_TIMEOUT": "60",
             "PYTHONPATH": str(ROOT / "python"),
@@ -80,7 +81,7 @@ class Flavour:
         return [self.program("mpirun") or "", *self.options, *options, "-np", str(ranks), *command]
 
 
-OPENMPI = Flavour("openmpi", "Open MPI", ("--oversubscribe",), ("--enable-recovery",))
+OPENMPI = Flavour("openmpi", "Open MPI", ("--oversubscribe", "--bind-to", "none"), ("--enable-recovery",))
 MPICH = Flavour("mpich", "MPICH", (), ("-disable-auto-cleanup",))
 FLAVOURS = {flavour.name: flavour for flavour in (OPENMPI, MPICH)}
 

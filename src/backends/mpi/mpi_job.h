@@ -58,9 +58,10 @@ class MpiJob {
 
   bool is_fused() const { return operations_.size() > 1; }
   size_t item() const { return size_of(reduction_.dtype); }
-  // Calls post(offset, count, request) for pieces of at most `most_`.
+  bool is_slow_in_place(const MpiComm& comm, size_t bytes) const;
+  // Calls post(offset, count, request) for pieces of at most `most`.
   template <class Post>
-  Status post_pieces(size_t count, const char* call, Post&& post);
+  Status post_pieces(size_t count, size_t most, const char* call, Post&& post);
   Status posted(int code, const char* call, hvd_mpi_request* request);
 
   const MpiLibrary& library_;

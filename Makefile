@@ -24,7 +24,7 @@ help: ## List these targets
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-testbed packages-mpi
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-mpi packages-testbed
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -74,7 +74,7 @@ demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one proce
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-testbed packages-mpi $(STAMPS)/test $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Run all tests
+test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak
@@ -83,9 +83,10 @@ soak: all packages-fuzz $(STAMPS)/test .venv-tf215/stamp ## Run tests again and 
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench
-bench: all packages-bench packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/tensorflow ## Measure against MPI, Gloo, DDP and MultiWorkerMirrored
+bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/tensorflow ## Measure against MPI, Gloo, DDP and MultiWorkerMirrored
 	@$(BIN)/python benchmarks/run.py
 	@$(BIN)/python benchmarks/startup.py
+	@$(BIN)/python benchmarks/mpi.py
 	@$(BIN)/python benchmarks/torch_train.py
 	@$(BIN)/python benchmarks/elastic.py
 	@$(BIN)/python benchmarks/tensorflow_train.py

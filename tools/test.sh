@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
-#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|parallel|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
+#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|parallel|mpi|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
 #   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
 #   tools/test.sh compile [asan|tsan|fuzz|packaging]...     only builds what these need
 # What the last four need is compiled while the stages before them run, most of which wait more than they work.
@@ -89,6 +89,24 @@ parallel_stage() {
     done
   done
 }
+under_mpirun() {  # MPI, ranks, who carries the data, command
+  echo "-- $1, $2 ranks, data by $3"
+  "$bin/python" tests/python/mpi/flavours.py "$@"
+}
+mpi_stage() {
+  "${pytest[@]}" tests/python/mpi
+  local suite=("${pytest[@]}" -p no:cacheprovider tests/python/parallel)
+  under_mpirun openmpi 2 mpi "${suite[@]}"
+  under_mpirun mpich 3 mpi "${suite[@]}"
+  under_mpirun openmpi 3 engine "${suite[@]}" -k "basics or grouped or moving or process_sets"
+  under_mpirun mpich 2 engine "${suite[@]}" -k "basics or grouped or moving or process_sets"
+  echo "-- what is too large for one call of MPI"
+  HOROVOD_MPI_CHUNK=13 under_mpirun mpich 2 mpi "${suite[@]}" -k "allreduce and sum or grouped or moving"
+  HOROVOD_MPI_CHUNK=13 under_mpirun openmpi 3 mpi "${suite[@]}" -k "grouped or moving"
+  for flavour in openmpi mpich; do
+    under_mpirun "$flavour" 2 mpi "${pytest[@]}" -p no:cacheprovider tests/python/torch/test_convergence.py
+  done
+}
 in_ranks() {  # folder of a framework's suite, arguments of pytest
   for ranks in ${FRAMEWORK_RANKS:-2 3}; do
     echo "-- $ranks ranks"
@@ -145,7 +163,7 @@ finish_compiling() {
   ahead=""
 }
 
-[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts parallel torch tensorflow keras asan tsan fuzz packaging
+[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts parallel mpi torch tensorflow keras asan tsan fuzz packaging
 began=$SECONDS
 previous=""
 for number in $(seq $#); do

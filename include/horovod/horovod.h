@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 0x00010003u /* major << 16 | minor */
+#define HVD_ABI_VERSION 0x00010004u /* major << 16 | minor */
 #if defined(__GNUC__)
 #define HVD_EXPORT __attribute__((visibility("default")))
 #else
@@ -279,6 +279,28 @@ HVD_EXPORT void hvd_release(hvd_handle handle);
 /* Forgets them all; those that are 0 are passed over. */
 HVD_EXPORT void hvd_release_many(const hvd_handle* handles, int32_t count);
 
+/* ---- MPI ----
+ *
+ * With HOROVOD_CONTROLLER=mpi, HOROVOD_CPU_OPERATIONS=mpi or hvd_mpi_use, hvd_init takes the world from MPI: it starts
+ * MPI unless it runs, and the ranks meet over it. MPI is reached through a plugin that horovodrun --build-mpi compiles.
+ */
+
+/* Loads the plugin at this path; NULL: the one that HOROVOD_MPI_LIBRARY names. Does not start MPI. Does nothing when
+ * one is loaded: it stays for the life of the process. */
+HVD_EXPORT hvd_code hvd_mpi_load(const char* library);
+/* What the loaded MPI says of itself, as MPI_Get_library_version; "": none is loaded. Valid until the thread's next
+ * call of this function. */
+HVD_EXPORT const char* hvd_mpi_version(void);
+/* The world of the next hvd_init, for that call only: `communicator` is the address of an MPI_Comm of the loaded MPI,
+ * NULL is MPI_COMM_WORLD; count > 0: only these ranks of it, which are to be the ranks 0, 1, ... of the world. */
+HVD_EXPORT hvd_code hvd_mpi_use(const void* communicator, const int32_t* ranks, int32_t count);
+HVD_EXPORT int32_t hvd_mpi_enabled(void);           /* 1: this world has met over MPI, or its data go there */
+HVD_EXPORT int32_t hvd_gloo_enabled(void);          /* 1: the engine itself carries this world's data */
+HVD_EXPORT int32_t hvd_mpi_threads_supported(void); /* 1: enabled, and MPI may be called from several threads */
+/* For the end of the process: hvd_shutdown, then ends MPI if hvd_init started it. If operations of MPI were left
+ * unfinished because a rank is lost, MPI is not ended, which would never return: the job is. */
+HVD_EXPORT void hvd_mpi_end(void);
+
 /* ---- elastic jobs ---- */
 
 /* Waits until hosts or slots were added or removed, so that the world should be formed anew at the next convenient
@@ -341,7 +363,8 @@ HVD_EXPORT hvd_code hvd_start_timeline(const char* path, int32_t mark_cycles);
 HVD_EXPORT hvd_code hvd_stop_timeline(void);
 /* All knobs as a JSON array of {name, default, range, text}; the source of docs/knobs.md. Static storage. */
 HVD_EXPORT const char* hvd_knobs_json(void);
-/* 0, or the NCCL version code, of the loaded backends: "nccl", "mpi", "cuda", "gloo" (the built-in transport: 1). */
+/* 0, or the NCCL version code, of the loaded backends: "nccl", "cuda"; 1: "gloo" (the built-in transport), and "mpi"
+ * once its plugin is loaded. */
 HVD_EXPORT int32_t hvd_backend_built(const char* name);
 
 #ifdef __cplusplus

@@ -30,6 +30,16 @@ class Backend {
   virtual void run(const Plan& plan, std::span<Operation* const> operations, Done done) = 0;
 };
 
+// A backend whose plans get on only while somebody looks at them: MPI has no descriptor to sleep on and no callbacks.
+// The thread that drives looks again and again as long as it is busy.
+class PolledBackend : public Backend {
+ public:
+  virtual bool is_busy() const = 0;  // some plan is not done
+  virtual bool poll() = 0;           // moves what is under way; true: some plan was done by it
+  // Nothing more will come of what is under way: it is done with this error, and never looked at again.
+  virtual void give_up(const Status& status) = 0;
+};
+
 // What a backend library is given.
 struct BackendContext {
   World world;

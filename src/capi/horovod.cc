@@ -321,6 +321,31 @@ void hvd_release_many(const hvd_handle* handles, int32_t count) {
   }
 }
 
+hvd_code hvd_mpi_load(const char* library) {
+  return guarded([&] { return Runtime::instance().load_mpi(library == nullptr ? "" : library); });
+}
+
+const char* hvd_mpi_version(void) {
+  thread_local std::string text;
+  text = Runtime::instance().mpi_version();
+  return text.c_str();
+}
+
+hvd_code hvd_mpi_use(const void* communicator, const int32_t* ranks, int32_t count) {
+  return guarded([&] { return Runtime::instance().use_mpi(communicator, {ranks, ranks + count}); });
+}
+
+int32_t hvd_mpi_enabled(void) { return Runtime::instance().mpi_enabled() ? 1 : 0; }
+int32_t hvd_gloo_enabled(void) { return Runtime::instance().gloo_enabled() ? 1 : 0; }
+int32_t hvd_mpi_threads_supported(void) { return Runtime::instance().mpi_threads_supported() ? 1 : 0; }
+
+void hvd_mpi_end(void) {
+  (void)guarded([]() -> Status {
+    Runtime::instance().end_mpi();
+    return {};
+  });
+}
+
 hvd_code hvd_elastic_next_event(double seconds, hvd_elastic_event* event) {
   return guarded([&]() -> Status {
     if (event == nullptr || event->struct_size < sizeof(hvd_elastic_event))
@@ -371,6 +396,9 @@ const char* hvd_knobs_json(void) {
   return text->c_str();
 }
 
-int32_t hvd_backend_built(const char* name) { return std::string_view(name) == "gloo" ? 1 : 0; }
+int32_t hvd_backend_built(const char* name) {
+  std::string_view wanted = name;
+  return wanted == "gloo" || (wanted == "mpi" && !Runtime::instance().mpi_version().empty()) ? 1 : 0;
+}
 
 }  // extern "C"

@@ -19,6 +19,10 @@ constexpr Duration kBackSoon = std::chrono::milliseconds(1);
 // Seldom enough to cost nothing, and soon enough for peers that wait for what a rank forgot to wait for.
 constexpr Duration kLongestDeferral = std::chrono::milliseconds(100);
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
+constexpr Duration kPollRound = std::chrono::milliseconds(1);  // between two looks at what a poll cannot see
+constexpr int kPollsPerLook = 16;
+constexpr int kPollsBeforeNaps = 1000;
+constexpr Duration kPollNap = std::chrono::microseconds(50);
 constexpr int kTurnSpins = 2000;
 
 constinit thread_local const Engine* driving_here = nullptr;  // the engine this thread drives
@@ -88,15 +92,18 @@ void Engine::drive(Done&& done, TimePoint until) {
   driving_here = this;
   while (!done()) {
     if (progress()) continue;
+    bool is_busy = executor_->is_busy();
     TimePoint next = std::min(until, next_deadline());
+    if (is_busy) next = std::min(next, Clock::now() + kPollRound);
     bool happened = false;
     auto something = [&] {
-      happened = done() || operations_->has_new() || agreement_->has_incoming() ||
+      happened = poll_for_a_while() || done() || operations_->has_new() || agreement_->has_incoming() ||
                  (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
       return happened;
     };
     if (Status status = transport_->wait_until(something, next); !status.ok()) end(status);
     if (!happened) agreement_->watch_leader();
+    if (!happened && is_busy) transport_->answer_bell();  // who polls never sleeps, where bells are answered
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;
@@ -104,7 +111,7 @@ void Engine::drive(Done&& done, TimePoint until) {
   // A user thread that waited a moment ago is likely to be back before a bell could wake the engine thread.
   TimePoint now = Clock::now();
   if (driver_waits_) waited_at_ = now;
-  bool left_over = transport_->leave(now < waited_at_ + kBackSoon) || agreement_->has_unread();
+  bool left_over = transport_->leave(now < waited_at_ + kBackSoon) || agreement_->has_unread() || executor_->is_busy();
   // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
   int64_t deadline = ticks_of(next_deadline());
   if (deadline_.load(std::memory_order_relaxed) != deadline) {
@@ -179,9 +186,10 @@ void Engine::run(const std::stop_token& stop) {
         [&] {
           if (!std::exchange(looked, true)) return false;
           return turn_.waiting() > 0 || stop.stop_requested() ||
-                 (!operations_->has_new() && !agreement_->has_incoming() && Clock::now() >= quiet_at);
+                 (!operations_->has_new() && !agreement_->has_incoming() && !executor_->is_busy() &&
+                  Clock::now() >= quiet_at);
         },
-        quiet_at);
+        executor_->is_busy() ? kNever : quiet_at);
     stop_driving(false);
   }
 }
@@ -197,8 +205,27 @@ void Engine::answer_for_driver(const std::stop_token& stop) {
   }
 }
 
+// Bytes of MPI move only while it is polled: giving the core away after each look would make others wait for them. But
+// while nobody here waits, and the core is one that the user's own work needs, it is polled now and then only.
+bool Engine::poll_for_a_while() {
+  for (int left = crowded_ ? 1 : kPollsPerLook; left > 0 && executor_->is_busy(); left--) {
+    polls_in_vain_++;
+    if (!executor_->poll()) continue;
+    polls_in_vain_ = 0;
+    return true;
+  }
+  if (polls_in_vain_ > kPollsBeforeNaps && executor_->is_busy() && !driver_waits_ && !has_spare_core_) {
+    std::this_thread::sleep_for(kPollNap);  // there is nothing that would wake it
+  }
+  return false;
+}
+
 bool Engine::progress() {
-  if (!ended_ && transport_->failed()) end(transport_->failure());
+  if (transport_->failed() && (!ended_ || executor_->is_busy())) {
+    executor_->give_up(transport_->failure());
+    end(transport_->failure());
+  }
+  executor_->poll();
   if (agreement_->keeps_watch()) {
     // Looking at the links takes as long as sending to them; what is new goes out first.
     TimePoint now = Clock::now();

@@ -31,8 +31,10 @@ namespace hvd {
 
 class Engine {
  public:
-  // Forms the engine on ranks that have met.
-  static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, WorldGroup group);
+  // Forms the engine on ranks that have met. `make_polled`: makes the backend that is asked first, for this world
+  // alone.
+  static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, WorldGroup group,
+                                                const MakePolled& make_polled = nullptr);
   ~Engine();  // ends communication on all ranks, see shutdown()
 
   // Checks and takes the operations; with several they form a group. `wait_follows`: the caller is about to wait().
@@ -60,7 +62,7 @@ class Engine {
 
  private:
   Engine(const World& world, const Config& config);
-  Status open(WorldGroup group);
+  Status open(WorldGroup group, const MakePolled& make_polled);
   Status attach_mesh(WorldGroup& group);
   Result<Agreement::Node> make_node(WorldGroup& group);
 
@@ -70,6 +72,7 @@ class Engine {
   void drive(Done&& done, TimePoint until);
   void stop_driving(bool waits);
   void answer_for_driver(const std::stop_token& stop);
+  bool poll_for_a_while();
   bool progress();  // one round; true: something happened
   void apply(Decision& decision);
   void announce(const Task& task, bool is_alone);
@@ -84,6 +87,7 @@ class Engine {
   const World world_;
   const Config config_;
   const bool crowded_;
+  const bool has_spare_core_;
   const bool can_defer_;  // the work of the engine thread; see wake_for_new()
   bool is_homogeneous_ = true;
   std::unique_ptr<Transport> transport_;
@@ -100,7 +104,8 @@ class Engine {
   bool shutdown_announced_ = false;
   bool ended_ = false;
   bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
-  TimePoint waited_at_{};      // when the last such driver left
+  int polls_in_vain_ = 0;
+  TimePoint waited_at_{};  // when the last such driver left
 
   Turn turn_;                               // who drives
   std::atomic<bool> wake_pending_{false};   // the engine thread was woken and has not looked yet

@@ -12,15 +12,17 @@ Engine::Engine(const World& world, const Config& config)
     : world_(world),
       config_(config),
       crowded_(is_crowded(world)),
-      can_defer_(world.host_of.empty() && !has_spare_core(world, config)) {}
+      has_spare_core_(has_spare_core(world, config)),
+      can_defer_(world.host_of.empty() && !has_spare_core_) {}
 
-Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, WorldGroup group) {
+Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, WorldGroup group,
+                                               const MakePolled& make_polled) {
   std::unique_ptr<Engine> engine(new Engine(world, config));
-  if (Status status = engine->open(std::move(group)); !status.ok()) return status;
+  if (Status status = engine->open(std::move(group), make_polled); !status.ok()) return status;
   return engine;
 }
 
-Status Engine::open(WorldGroup group) {
+Status Engine::open(WorldGroup group, const MakePolled& make_polled) {
   CoordinatorSettings settings = coordinator_settings(config_, group.host);
   is_homogeneous_ = group.is_homogeneous;
   auto transport = Transport::create(std::move(group.host), transport_settings(world_, config_));
@@ -29,7 +31,8 @@ Status Engine::open(WorldGroup group) {
   if (Status status = attach_mesh(group); !status.ok()) return status;
   auto node = make_node(group);
   if (!node.ok()) return node.status();
-  auto executor = Executor::create(world_, config_, *transport_, *operations_, [this](Task& task) { on_done(task); });
+  auto executor = Executor::create(
+      world_, config_, *transport_, *operations_, [this](Task& task) { on_done(task); }, make_polled);
   if (!executor.ok()) {
     transport_->abort(executor.status());
     return executor.status();

@@ -1,6 +1,7 @@
 #include "engine/executor.h"
 
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cassert>
@@ -23,6 +24,7 @@ WorldSettings settings_from(const Config& config) {
 // Larger ones are faster by a plan of their own: their copies into messages cost more than the hops that are saved.
 constexpr size_t kCarryOnHost = 1 << 10;
 constexpr size_t kCarryBetweenHosts = 64 << 10;
+constexpr Duration kDrainPatience = std::chrono::seconds(5);
 
 // The bytes up to which it carries; 0: this world does not. Time-outs end what is promised (carried.h), who lingers
 // wants fusion, the tuner looks at plans, and other backends at all of them.
@@ -45,7 +47,8 @@ Executor::Executor(const World& world, Transport& transport, OperationTable& ope
       process_sets_(world.size) {}
 
 Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Config& config, Transport& transport,
-                                                   OperationTable& operations, std::function<void(Task&)> on_done) {
+                                                   OperationTable& operations, std::function<void(Task&)> on_done,
+                                                   const MakePolled& make_polled) {
   std::unique_ptr<Executor> executor(new Executor(world, transport, operations, std::move(on_done)));
   Executor* self = executor.get();
   if (config.one_shot_limit) self->one_shot_limit_ = static_cast<size_t>(*config.one_shot_limit);
@@ -59,10 +62,16 @@ Result<std::unique_ptr<Executor>> Executor::create(const World& world, const Con
   auto loaded = load_backends(config.backends, context);
   if (!loaded.ok()) return loaded.status();
   self->backends_ = std::move(*loaded);
+  if (make_polled) {
+    auto polled = make_polled(context, transport);
+    if (!polled.ok()) return polled.status();
+    self->polled_ = polled->get();
+    self->backends_.push_back(std::move(*polled));
+  }
   auto cpu = std::make_unique<CpuBackend>([self](int32_t set) -> Collectives& { return self->collectives_of(set); });
   self->cpu_ = cpu.get();
   self->backends_.push_back(std::move(cpu));
-  self->carry_limit_ = carry_limit(world, config);
+  self->carry_limit_ = make_polled ? 0 : carry_limit(world, config);
   return executor;
 }
 
@@ -161,7 +170,16 @@ void Executor::retire(Execution& execution) {
   execution.is_under_way.notify_all();
 }
 
+void Executor::give_up(const Status& status) {
+  if (is_busy()) polled_->give_up(status);
+}
+
 void Executor::drain() {
+  TimePoint end = Clock::now() + kDrainPatience;
+  while (is_busy() && !transport_.failed() && Clock::now() < end) {
+    if (!polled_->poll()) ::sched_yield();
+  }
+  give_up({Code::unknown, "Horovod has been shut down"});
   for (const std::unique_ptr<Execution>& execution : executions_) execution->is_under_way.wait(1);
 }
 

@@ -25,11 +25,15 @@
 
 namespace hvd {
 
+// Makes the backend that this world asks before all others. It may use what it is given for as long as it lives.
+using MakePolled = std::function<Result<std::unique_ptr<PolledBackend>>(const BackendContext&, Transport&)>;
+
 class Executor final : public CarriedListener {
  public:
-  // `on_done` is told of every task that is done, from the thread that finished it.
+  // `on_done` is told of every task that is done, from the thread that finished it. `make_polled`: see engine.h.
   static Result<std::unique_ptr<Executor>> create(const World& world, const Config& config, Transport& transport,
-                                                  OperationTable& operations, std::function<void(Task&)> on_done);
+                                                  OperationTable& operations, std::function<void(Task&)> on_done,
+                                                  const MakePolled& make_polled = nullptr);
 
   // Executes one plan. Not ok: the world has failed.
   Status run(Plan&& plan);
@@ -38,6 +42,10 @@ class Executor final : public CarriedListener {
   bool carries() const { return carry_limit_ > 0; }
   bool can_carry(const Operation& operation) const;
   void on_carried(const Request& request, ByteView theirs) override;
+  // Plans of a backend that has to be polled: whether there are any; looks at them; gives them up.
+  bool is_busy() const { return polled_ != nullptr && polled_->is_busy(); }
+  bool poll() { return is_busy() && polled_->poll(); }
+  void give_up(const Status& status);
   // Waits until no backend holds a plan of this rank any more.
   void drain();
 
@@ -92,6 +100,7 @@ class Executor final : public CarriedListener {
   std::map<int32_t, std::unique_ptr<Collectives>> collectives_;
   std::vector<std::unique_ptr<Backend>> backends_;  // asked in order; the built-in one is last
   CpuBackend* cpu_ = nullptr;                       // that one
+  PolledBackend* polled_ = nullptr;                 // the one of this kind; null: none
   size_t carry_limit_ = 0;
   std::vector<TaskRef> carried_;  // done by on_carried(); kept so that it need not allocate
   size_t one_shot_limit_;

@@ -113,9 +113,15 @@ Result<std::shared_ptr<Engine>> Runtime::engine() const {
 bool Runtime::is_initialized() const { return Visit(*this).engine() != nullptr; }
 
 Result<std::shared_ptr<Engine>> Runtime::create_engine() {
-  auto config = config_from_environment();
+  std::optional<WantedMpi> wanted = std::exchange(wanted_mpi_, std::nullopt);
+  auto config = parse_config([&](const char* name) -> const char* {
+    return wanted && std::string_view(name) == "HOROVOD_CONTROLLER" ? "mpi" : std::getenv(name);
+  });
   if (!config.ok()) return config.status();
   set_log_settings(config->log);
+  mpi_enabled_ = uses_mpi(*config);
+  mpi_carries_ = config->cpu_operations == "mpi";
+  if (mpi_enabled_) return create_mpi_engine(std::move(*config), wanted.value_or(WantedMpi{}));
   if (is_elastic_worker(*config)) return create_elastic_engine(std::move(*config));
   return create_engine_of(*config, Generation{generations_++}, -1);
 }
@@ -173,7 +179,8 @@ Result<std::shared_ptr<Membership>> Runtime::membership_by(const Config& config)
   return membership_;
 }
 
-Result<std::shared_ptr<Engine>> Runtime::create_engine_of(const Config& config, Generation generation, int interrupt) {
+Result<std::shared_ptr<Engine>> Runtime::create_engine_of(const Config& config, Generation generation, int interrupt,
+                                                          const MakePolled& make_polled) {
   auto world = world_from_config(config, generation);
   if (!world.ok()) return world.status();
   UniqueFd memory;
@@ -187,7 +194,7 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine_of(const Config& config, 
   if (group->store) store_ = std::move(group->store);
   if (group->hosts.size() > 1) world->host_of = group->host_of_rank;
   world->machine_size = group->machine_size;
-  auto engine = Engine::create(*world, config, std::move(*group));
+  auto engine = Engine::create(*world, config, std::move(*group), make_polled);
   if (!engine.ok()) return engine.status();
   dynamic_process_sets_ = config.dynamic_process_sets;
   return std::shared_ptr<Engine>(std::move(*engine));

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <vector>
 
+#include "backends/mpi/mpi_session.h"
 #include "engine/engine.h"
 #include "rendezvous/membership.h"
 
@@ -21,6 +23,16 @@ class Runtime {
   // The engine, or why there is none. The engine stays valid while the caller holds it.
   Result<std::shared_ptr<Engine>> engine() const;
   bool is_initialized() const;
+
+  // ---- MPI; see horovod.h ----
+  Status load_mpi(const std::string& library);  // empty: HOROVOD_MPI_LIBRARY. Does nothing when one is loaded
+  std::string mpi_version() const;              // of the plugin; empty: none is loaded
+  // The next world is that of the communicator at this address (null: MPI_COMM_WORLD), or of these ranks of it.
+  Status use_mpi(const void* communicator, std::vector<int32_t> ranks);
+  bool mpi_enabled() const;   // this world met over MPI, or its data go there
+  bool gloo_enabled() const;  // the engine itself carries this world's data
+  bool mpi_threads_supported() const;
+  void end_mpi();
 
   // Of an elastic job; connects to the launcher when it is first asked for. precondition: this is no worker of one.
   Result<std::shared_ptr<Membership>> membership();
@@ -46,12 +58,20 @@ class Runtime {
   Result<bool> remove_process_set(int32_t id);
 
  private:
+  struct WantedMpi {
+    const void* communicator = nullptr;
+    std::vector<int32_t> ranks;
+  };
+
   Runtime();
   Result<std::shared_ptr<Engine>> create_engine();
   Result<std::shared_ptr<Engine>> create_elastic_engine(Config config);
-  Result<std::shared_ptr<Engine>> create_engine_of(const Config& config, Generation generation, int interrupt);
+  Result<std::shared_ptr<Engine>> create_engine_of(const Config& config, Generation generation, int interrupt,
+                                                   const MakePolled& make_polled = nullptr);
+  Result<std::shared_ptr<Engine>> create_mpi_engine(Config config, const WantedMpi& wanted);
   Result<std::shared_ptr<Membership>> membership_by(const Config& config);
-  void shutdown_locked();  // with life_mutex_ held
+  Status open_mpi(const std::string& path);  // with life_mutex_ held, as the next one
+  void shutdown_locked();
   Status add_static_sets(Engine& engine, const std::vector<std::vector<int32_t>>& sets);
   void note_descriptors();  // before a fork
   void leave_child();       // in a forked child: the world is the parent's alone
@@ -64,6 +84,9 @@ class Runtime {
   std::vector<int> descriptors_;            // that a forked child closes
   std::shared_ptr<StoreServer> store_;      // where this process hosts it: for all generations
   std::shared_ptr<Membership> membership_;  // in an elastic job: for all generations
+  std::unique_ptr<MpiSession> mpi_;         // from the first use of MPI on
+  std::optional<WantedMpi> wanted_mpi_;     // for the next world
+  bool mpi_enabled_ = false, mpi_carries_ = false;
   bool dynamic_process_sets_ = false;
   bool forked_ = false;
   uint64_t generations_ = 0;

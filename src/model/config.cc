@@ -53,6 +53,17 @@ constexpr Knob kKnobs[] = {
      "Key of the job, which authenticates every connection; the launcher sets it."},
     {"HOROVOD_START_TIMEOUT", [](Config& c) -> Slot { return &c.start_timeout; }, {0, kMaxSeconds},
      "Seconds that the ranks have to find each other."},
+    {"HOROVOD_CONTROLLER", [](Config& c) -> Slot { return MpiOrGloo{&c.controller}; }, {},
+     "mpi takes places from MPI, and lets the ranks meet over it; gloo, like unset, takes what the launcher or mpirun tell."},
+    {"HOROVOD_CPU_OPERATIONS", [](Config& c) -> Slot { return MpiOrGloo{&c.cpu_operations}; }, {},
+     "mpi carries the data with MPI's collectives; gloo, like unset, with the engine's own, by shared memory and TCP."},
+    {"HOROVOD_MPI_LIBRARY", [](Config& c) -> Slot { return &c.mpi_library; }, {},
+     "The MPI plugin, as horovodrun --build-mpi prints it; unset lets Python build it, once for each MPI."},
+    {"HOROVOD_MPI_THREADS_DISABLE", [](Config& c) -> Slot { return Negated{&c.mpi_threads}; }, {},
+     "Start MPI without the right to call it from several threads."},
+    {"HOROVOD_MPI_CHUNK", [](Config& c) -> Slot { return &c.mpi_chunk; }, {1, int64_t{1} << 30},
+     "Elements, or bytes where nothing is computed, in one call of MPI; larger tensors take several."},
+
     {"HOROVOD_ELASTIC", [](Config& c) -> Slot { return &c.elastic; }, {},
      "Hosts come and go: the launcher decides this process's place whenever the world is formed; it sets this."},
     {"HOROVOD_WORKER_ID", [](Config& c) -> Slot { return &c.worker_id; }, {-1, kMaxCount},
@@ -214,10 +225,18 @@ Result<Config> parse_config(const std::function<const char*(const char* name)>& 
     if (value == nullptr || *value == '\0') continue;  // `NAME= command` unsets in a shell's eyes
     if (!read_value(knob.slot(config), value, knob.range)) return bad_value(knob, value, config);
   }
-  if (Status status = place_by_scheduler(lookup, config); !status.ok()) return status;
+  if (uses_mpi(config)) {
+    Config told = config;
+    (void)place_by_scheduler(lookup, told);  // MPI knows better; that it was started as the scheduler thinks is checked
+    config.started_size = told.size > 1 ? told.size : 0;
+  } else if (Status status = place_by_scheduler(lookup, config); !status.ok()) {
+    return status;
+  }
   if (Status status = check_together(config); !status.ok()) return status;
   return config;
 }
+
+bool uses_mpi(const Config& config) { return config.controller == "mpi" || config.cpu_operations == "mpi"; }
 
 Result<Config> config_from_environment() {
   return parse_config([](const char* name) { return std::getenv(name); });

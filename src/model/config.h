@@ -25,6 +25,14 @@ struct Config {
   std::string secret_key;     // hex; the job's key
   double start_timeout = 30;  // seconds to form the world
 
+  // MPI.
+  std::string controller;      // "mpi": places and meeting come from MPI; "gloo" or empty: from the variables above
+  std::string cpu_operations;  // "mpi": MPI carries the data; "gloo" or empty: the engine does
+  std::string mpi_library;     // path of the plugin; empty: the caller has to name one
+  bool mpi_threads = true;     // ask MPI for the right to call it from several threads
+  int64_t mpi_chunk = int64_t{1} << 30;  // elements, or bytes, in one call
+  int32_t started_size = 0;              // processes that a scheduler says it started; 0: not known
+
   // Elastic jobs.
   bool elastic = false;          // the launcher says, for every world anew, what this process's place is
   int32_t worker_id = -1;        // this process, as long as it lives; the launcher sets it
@@ -80,6 +88,8 @@ struct Config {
   std::vector<std::string> backends;     // paths of backend libraries, tried in order before the built-in one
   std::vector<int32_t> thread_affinity;  // core of the engine thread, one per local rank
 };
+
+bool uses_mpi(const Config& config);
 
 // `lookup` gives a variable's value or nullptr; tests pass their own, everyone else uses config_from_environment().
 Result<Config> parse_config(const std::function<const char*(const char* name)>& lookup);

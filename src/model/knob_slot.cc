@@ -52,6 +52,11 @@ bool is_hex(std::string_view text) {
   return text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
 }
 
+std::string in_lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
 // Reads a variable's value into its slot.
 struct Reader {
   const char* value;
@@ -90,6 +95,10 @@ struct Reader {
     *out.digits = value;
     return is_hex(value);
   }
+  bool operator()(MpiOrGloo out) const {
+    *out.word = in_lower_case(value);
+    return *out.word == "mpi" || *out.word == "gloo";
+  }
   bool operator()(Names out) const {
     for (const std::string& name : split(value, ',')) {
       if (std::find(out.names->begin(), out.names->end(), name) == out.names->end()) out.names->push_back(name);
@@ -107,8 +116,7 @@ struct Reader {
     return true;
   }
   bool operator()(LogLevel* out) const {
-    std::string lower(value);
-    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    std::string lower = in_lower_case(value);
     const auto* found = std::find(std::begin(kLogLevels), std::end(kLogLevels), lower);
     *out = found == std::end(kLogLevels) ? LogLevel::warning : static_cast<LogLevel>(found - std::begin(kLogLevels));
     return true;
@@ -129,6 +137,7 @@ struct RangeText {
   std::string operator()(Strict) const { return "0 or 1"; }
   std::string operator()(std::string*) const { return "text"; }
   std::string operator()(HexKey) const { return "an even number of hexadecimal digits"; }
+  std::string operator()(MpiOrGloo) const { return "mpi or gloo"; }
   std::string operator()(Names) const { return "names separated by commas"; }
   std::string operator()(std::vector<std::string>*) const { return "paths separated by colons"; }
   std::string operator()(std::vector<int32_t>*) const { return text_of(range) + ", separated by commas"; }
@@ -150,6 +159,7 @@ struct DefaultText {
   std::string operator()(Strict value) const { return *value.flag ? "1" : "0"; }
   std::string operator()(std::string* value) const { return *value; }
   std::string operator()(HexKey value) const { return *value.digits; }
+  std::string operator()(MpiOrGloo value) const { return *value.word; }
   std::string operator()(Names value) const { return joined(*value.names, ","); }
   std::string operator()(std::vector<std::string>* value) const { return joined(*value, ":"); }
   std::string operator()(std::vector<int32_t>* value) const { return joined(*value, ","); }

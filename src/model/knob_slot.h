@@ -21,14 +21,17 @@ struct Strict {  // 0 or 1 and nothing else: a slip must not switch protection o
 struct HexKey {
   std::string* digits;
 };
+struct MpiOrGloo {  // one of these words, in lower case
+  std::string* word;
+};
 struct Names {  // several knobs may add to the same ones
   std::vector<std::string>* names;
 };
 
 // The type says how the text is read.
 using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*,
-                          std::optional<bool>*, Negated, Strict, std::string*, HexKey, Names, std::vector<std::string>*,
-                          std::vector<int32_t>*, LogLevel*>;
+                          std::optional<bool>*, Negated, Strict, std::string*, HexKey, MpiOrGloo, Names,
+                          std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
 
 struct Range {
   double low = 0, high = 0;  // both allowed; every bound is a whole number below 2^53, so exact

@@ -63,7 +63,8 @@ Status place_between_hosts(std::string_view launcher, Config& c) {
   return bad(fmt::format(
       "{} started {} processes on several hosts, but does not say where they can meet. Export "
       "HOROVOD_GLOO_RENDEZVOUS_ADDR (an address of the first host), HOROVOD_GLOO_RENDEZVOUS_PORT (a free port "
-      "there) and _HOROVOD_SECRET_KEY (openssl rand -hex 32) to all of them, or start the job with horovodrun",
+      "there) and _HOROVOD_SECRET_KEY (openssl rand -hex 32) to all of them; or HOROVOD_CONTROLLER=mpi, so that they "
+      "meet over MPI; or start the job with horovodrun",
       launcher, c.size));
 }
 

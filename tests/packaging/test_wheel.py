@@ -50,6 +50,7 @@ def test_contents(wheel: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert {"horovod/__init__.py", "horovod/lib/libhorovod.so", "horovod/lib/libhorovod_tensorflow.so"} <= names
+    assert {"horovod/lib/mpi/hvd_mpi_shim.c", "horovod/lib/mpi/hvd_mpi_shim.h"} <= names
     assert f"horovod-{VERSION}.data/scripts/horovodrun" in names
     assert f"horovod-{VERSION}.dist-info/licenses/LICENSE" in names
     assert {name.partition(".data/data/")[2] for name in names if ".data/data/" in name} == {

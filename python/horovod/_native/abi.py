@@ -10,7 +10,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint3
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-ABI_VERSION = 0x00010003
+ABI_VERSION = 0x00010004
 HOST_DEVICE = -1
 WORLD_SET = 0
 NO_RESETS = -1
@@ -211,6 +211,13 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_result_value": Prototype(c_int32, [Handle]),
     "hvd_release": Prototype(None, [Handle]),
     "hvd_release_many": Prototype(None, [POINTER(Handle), c_int32]),
+    "hvd_mpi_load": Prototype(c_int, [c_char_p], blocks=True),
+    "hvd_mpi_version": Prototype(c_char_p, []),
+    "hvd_mpi_use": Prototype(c_int, [c_void_p, POINTER(c_int32), c_int32]),
+    "hvd_mpi_enabled": Prototype(c_int32, []),
+    "hvd_gloo_enabled": Prototype(c_int32, []),
+    "hvd_mpi_threads_supported": Prototype(c_int32, []),
+    "hvd_mpi_end": Prototype(None, [], blocks=True),
     "hvd_elastic_next_event": Prototype(c_int, [c_double, POINTER(ElasticEvent)], blocks=True),
     "hvd_elastic_stop_waiting": Prototype(None, []),
     "hvd_elastic_leave": Prototype(c_int, [c_char_p], blocks=True),

@@ -6,7 +6,7 @@ import atexit
 import functools
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from ctypes import c_int32
 from typing import Any
 
@@ -14,6 +14,7 @@ from horovod._generic.handles import handles
 from horovod._native import elastic
 from horovod._native.abi import Code
 from horovod._native.library import NOT_INITIALIZED, checked, last_error, library
+from horovod.common import mpi
 from horovod.common import process_sets as sets
 from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
 from horovod.common.process_sets import ProcessSet
@@ -31,21 +32,26 @@ class HorovodBasics:
     def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
         """Form the world of all processes of the job. Does nothing but bind `process_sets` when already initialised.
 
-        `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is there
-        for MPI: lists of ranks are not used. In an elastic job this process may be told that there is no place for it
-        any more: then SystemExit ends it with exit code 0.
+        `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is a
+        communicator of mpi4py, whose processes form the world; or, where the environment asks for MPI, a list of ranks
+        of MPI_COMM_WORLD; otherwise such a list is not used. In an elastic job this process may be told that there is
+        no place for it any more: then SystemExit ends it with exit code 0.
         """
-        if comm is not None and not isinstance(comm, Iterable):
-            raise ValueError("comm must be None or a list of ranks: MPI communicators need Horovod with MPI")
-        wanted = _static_sets(process_sets)
-        unique = {tuple(each.ranks or ()): each for each in wanted}
-        duplicates = len(unique) < len(wanted)
+        world = comm if mpi.is_communicator(comm, "comm must be") else None
+        wanted, by_communicators = sets.with_ranks(_static_sets(process_sets), world, not self.is_initialized())
+        ranks_wanted = [*by_communicators, *(tuple(each.ranks or ()) for each in wanted if each.mpi_comm is None)]
+        unique = dict.fromkeys(ranks_wanted)
+        duplicates = len(unique) < len(ranks_wanted)
         if not self.is_initialized():
             if isinstance(process_sets, str):
                 os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
-            duplicates = unique.pop(_world_ranks(), None) is not None or duplicates
+            if world is not None or mpi.is_wanted():
+                mpi.use(world, () if world is not None else list(comm or ()))
+            all_ranks = _world_ranks(comm if mpi.is_wanted() else None) if world is None else range(world.Get_size())
+            duplicates = unique.pop(tuple(all_ranks), ()) is None or duplicates
             _form_world(list(unique))
-        sets.bind_static(list(unique.values()))
+            sets.global_process_set.mpi_comm = world
+        sets.bind_static([each for each in wanted if tuple(each.ranks or ()) in unique])
         if duplicates:
             raise ValueError("two of the process sets have the same ranks, or one is equal to the world")
 
@@ -53,6 +59,7 @@ class HorovodBasics:
         """End communication on all ranks; pending operations fail there. `init` may be called again."""
         library().hvd_shutdown()
         sets.unbind_all()
+        sets.global_process_set.mpi_comm = None
 
     def is_initialized(self) -> bool:
         """Return whether `init` was called, and `shutdown` was not since."""
@@ -100,19 +107,19 @@ class HorovodBasics:
         """Return whether MPI may be called from several threads; ValueError while MPI is not used."""
         if not self.mpi_enabled():
             raise ValueError("MPI is not used" if self.is_initialized() else NOT_INITIALIZED)
-        return True
+        return bool(library().hvd_mpi_threads_supported())
 
     def mpi_enabled(self) -> bool:
-        """Return whether this world communicates through MPI."""
-        return self.mpi_built() and self.is_initialized()
+        """Return whether the processes of this world have met over MPI, or their data go there."""
+        return bool(library().hvd_mpi_enabled())
 
     def gloo_enabled(self) -> bool:
-        """Return whether this world communicates without MPI, through the built-in transport."""
-        return self.is_initialized() and not self.mpi_built()
+        """Return whether the data of this world go without MPI, through the built-in transport."""
+        return bool(library().hvd_gloo_enabled())
 
     def mpi_built(self) -> bool:
-        """Return whether the MPI backend is there."""
-        return bool(library().hvd_backend_built(b"mpi"))
+        """Return whether MPI can be used: Horovod's plugin for it is there, or mpicc is, which compiles it."""
+        return mpi.built()
 
     def gloo_built(self) -> bool:
         """Return whether Horovod works without MPI: the built-in transport stands for Gloo."""
@@ -150,12 +157,17 @@ def _static_sets(process_sets: Sequence[ProcessSet] | str | None) -> list[Proces
     return wanted
 
 
-def _world_ranks() -> tuple[int, ...]:
-    """The ranks of the world about to be formed; the launcher tells its size, unless hosts come and go."""
+def _world_ranks(some: Sequence[int] | None) -> Sequence[int]:
+    """The ranks of the world about to be formed, of `some` processes or of all; who started them tells how many.
+
+    Unknown where hosts come and go.
+    """
     if elastic.is_worker():
         return ()
+    sizes = ("HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
+    told = next((os.environ[name] for name in sizes if os.environ.get(name)), "1")
     try:
-        return tuple(range(int(os.environ.get("HOROVOD_SIZE", "1"))))
+        return range(len(some) if some else int(told))
     except ValueError:
         return ()  # the library says what is wrong with it
 
@@ -192,4 +204,9 @@ def _publish_place() -> None:
 
 @functools.cache
 def _shut_down_at_exit() -> None:
-    atexit.register(HorovodBasics().shutdown)
+    atexit.register(_end)
+
+
+def _end() -> None:
+    HorovodBasics().shutdown()
+    library().hvd_mpi_end()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from ctypes import c_int32
 from typing import Any
 
 from horovod._native.abi import WORLD_SET, Code
 from horovod._native.library import checked, last_error, library
+from horovod.common import mpi
 from horovod.common.exceptions import HorovodInternalError
 
 _registered: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
@@ -21,12 +22,11 @@ class ProcessSet:
     ranks: list[int] | None = None
     mpi_comm: Any = None
 
-    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
-        if not isinstance(ranks_or_comm, Iterable):
-            raise ValueError(
-                "a process set is made from a sequence of ranks; MPI communicators need Horovod with MPI, which is not "
-                "built"
-            )
+    def __init__(self, ranks_or_comm: Any) -> None:
+        """Take a sequence of ranks, or a communicator of mpi4py, whose ranks are known once `hvd.init()` has it."""
+        if mpi.is_communicator(ranks_or_comm, "a process set is made from"):
+            self.mpi_comm = ranks_or_comm
+            return
         ranks = list(ranks_or_comm)
         if not all(isinstance(rank, int) for rank in ranks):
             raise ValueError(f"the ranks of a process set must be of type int: {ranks}")
@@ -83,6 +83,29 @@ def ranks_of(process_set_id: int) -> list[int]:
     return list(ranks)
 
 
+def with_ranks(
+    process_sets: Sequence[ProcessSet], world: Any, is_new: bool
+) -> tuple[list[ProcessSet], list[tuple[int, ...]]]:
+    """The sets that this process can have, now with ranks; and the groups of all communicators among them.
+
+    A communicator of `Split` is several groups, one on each process. Collective over the world when it is a new one.
+    """
+    kept: list[ProcessSet] = []
+    found: list[tuple[int, ...]] = []
+    for process_set in process_sets:
+        if process_set.mpi_comm is not None:
+            if world is None:
+                raise NotImplementedError("a process set of an MPI communicator needs an MPI communicator as comm, too")
+            process_set.ranks = mpi.ranks_of(process_set.mpi_comm, world)
+            if is_new:
+                found += mpi.groups(process_set.mpi_comm, world)
+            elif process_set.ranks is not None:
+                found.append(tuple(process_set.ranks))
+        if process_set.ranks is not None:
+            kept.append(process_set)
+    return kept, found
+
+
 def bind_static(process_sets: Sequence[ProcessSet]) -> None:
     """Give the sets passed to `init` their ids; KeyError for a set that was not registered by the first `init`."""
     global_process_set.ranks = ranks_of(WORLD_SET)
@@ -107,6 +130,8 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     """
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
+    if process_set.mpi_comm is not None and process_set.ranks is None:
+        raise NotImplementedError("process sets of MPI communicators are registered by hvd.init() only")
     ranks = process_set.ranks
     if ranks is None:
         raise ValueError("the process set has no ranks")

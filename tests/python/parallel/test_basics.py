@@ -10,14 +10,21 @@ import pytest
 import horovod.numpy as hvd
 
 
+def told(names: str, default: int) -> int:
+    """What horovodrun, Open MPI or MPICH said, in their words for it."""
+    return next((int(os.environ[name]) for name in names.split() if name in os.environ), default)
+
+
 def test_place_is_what_the_launcher_said() -> None:
     assert hvd.is_initialized()
-    assert hvd.rank() == int(os.environ.get("HOROVOD_RANK", "0"))
-    assert hvd.size() == int(os.environ.get("HOROVOD_SIZE", "1"))
-    assert hvd.local_rank() == int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
-    assert hvd.local_size() == int(os.environ.get("HOROVOD_LOCAL_SIZE", "1"))
+    assert hvd.rank() == told("HOROVOD_RANK OMPI_COMM_WORLD_RANK PMI_RANK", 0)
+    assert hvd.size() == told("HOROVOD_SIZE OMPI_COMM_WORLD_SIZE PMI_SIZE", 1)
+    assert hvd.local_rank() == told("HOROVOD_LOCAL_RANK OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID", 0)
+    assert hvd.local_size() == told("HOROVOD_LOCAL_SIZE OMPI_COMM_WORLD_LOCAL_SIZE MPI_LOCALNRANKS", 1)
     assert hvd.cross_rank() < hvd.cross_size()
-    assert hvd.gloo_enabled() and not hvd.mpi_enabled()
+    carries, controls = (os.environ.get(f"HOROVOD_{name}") == "mpi" for name in ("CPU_OPERATIONS", "CONTROLLER"))
+    assert hvd.gloo_enabled() is not carries
+    assert hvd.mpi_enabled() is (carries or controls)
 
 
 def test_ranks_are_distinct_and_complete() -> None:

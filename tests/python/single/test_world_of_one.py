@@ -48,7 +48,7 @@ def test_what_can_be_asked_before_init() -> None:
     assert not hvd.is_initialized()
     assert not hvd.mpi_enabled() and not hvd.gloo_enabled()
     assert hvd.gloo_built() is True
-    assert hvd.mpi_built() is False
+    assert type(hvd.mpi_built()) is bool
     assert type(hvd.nccl_built()) is int
     assert hvd.ddl_built() is hvd.ccl_built() is hvd.rocm_built() is False
     hvd.shutdown()

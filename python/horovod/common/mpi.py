@@ -1,0 +1,143 @@
+"""MPI: whether it can be had, where its plugin is, and communicators of mpi4py.
+
+The plugin is what reaches MPI; it is compiled where it is used, by `horovodrun --build-mpi`. mpi4py is imported only
+when the script has given one of its communicators.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from ctypes import c_int32
+from pathlib import Path
+from typing import Any
+
+from horovod._native.abi import Code
+from horovod._native.library import last_error, library, library_path
+
+BUILD_SECONDS = 300
+_NAMES = ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")
+
+
+def is_wanted() -> bool:
+    """Whether the environment asks for MPI."""
+    return any(os.environ.get(name, "").lower() == "mpi" for name in _NAMES)
+
+
+def built() -> bool:
+    """Whether MPI can be used: its plugin is there, or can be compiled because mpicc is there."""
+    if library().hvd_backend_built(b"mpi"):
+        return True
+    named = os.environ.get("HOROVOD_MPI_LIBRARY")
+    if named:
+        return Path(named).is_file()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "horovod" / "mpi"
+    return any(cache.glob("*/libhorovod_mpi.so")) or _mpicc() is not None
+
+
+def _mpicc() -> str | None:
+    home = os.environ.get("HOROVOD_MPI_HOME")
+    has_source = (Path(library_path()).parent / "mpi" / "hvd_mpi_shim.c").is_file()
+    return shutil.which("mpicc", path=f"{home}/bin" if home else None) if has_source else None
+
+
+def is_communicator(thing: Any, purpose: str) -> bool:
+    """Whether it is a communicator of mpi4py; ValueError, which begins with `purpose`, if it is no sequence either."""
+    if thing is None or isinstance(thing, Iterable):
+        return False
+    if not built():
+        raise ValueError(
+            f"{purpose} a sequence of ranks, not {thing!r}; or a communicator of MPI, which is not there: install it "
+            "(Debian: openmpi-bin libopenmpi-dev, or mpich libmpich-dev; conda: openmpi, or mpich)"
+        )
+    mpi4py = _mpi4py()
+    if mpi4py is None or not isinstance(thing, mpi4py.Comm):
+        raise ValueError(f"{purpose} a sequence of ranks or a communicator of mpi4py, not {thing!r}")
+    return True
+
+
+def use(comm: Any = None, ranks: Sequence[int] = ()) -> None:
+    """Take the next world from MPI: that of the communicator, or of these ranks of MPI_COMM_WORLD, or all of it."""
+    if not library().hvd_backend_built(b"mpi"):
+        _check(library().hvd_mpi_load(os.fsencode(_plugin())))
+    _compare_versions()
+    if comm is not None and comm == _required().COMM_NULL:
+        raise ValueError("comm is MPI.COMM_NULL: this process is in no world of it")
+    address = None if comm is None else _required()._addressof(comm)
+    _check(library().hvd_mpi_use(address, (c_int32 * len(ranks))(*ranks), len(ranks)))
+
+
+def ranks_of(comm: Any, world: Any) -> list[int] | None:
+    """The members of a communicator, as ranks of the world; None if this process has none."""
+    mpi4py = _required()
+    if comm == mpi4py.COMM_NULL:
+        return None
+    group = comm.Get_group()
+    ranks = mpi4py.Group.Translate_ranks(group, list(range(group.Get_size())), world.Get_group())
+    if mpi4py.UNDEFINED in ranks:
+        raise ValueError("the communicator of a process set has processes that are not in the comm of hvd.init()")
+    return sorted(ranks)
+
+
+def groups(comm: Any, world: Any) -> list[tuple[int, ...]]:
+    """Every group that the processes have in this communicator, which is collective over the world."""
+    found = [tuple(ranks) for ranks in world.allgather(ranks_of(comm, world)) if ranks is not None]
+    return list(dict.fromkeys(found))
+
+
+def _plugin() -> str:
+    """Where the plugin is: HOROVOD_MPI_LIBRARY, or what horovodrun has compiled, now or before."""
+    named = os.environ.get("HOROVOD_MPI_LIBRARY")
+    if named:
+        return named
+    from horovod.runner import program
+
+    command = [program.find(), "--build-mpi"]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    lines = result.stdout.splitlines()
+    if result.returncode != 0 or not lines:
+        raise ValueError(f"MPI cannot be used: {' '.join(command)} failed\n{result.stderr.strip()}")
+    return lines[-1]
+
+
+def _compare_versions() -> None:
+    """Two MPIs in one process know nothing of each other: handles of one would crash the other."""
+    mpi4py = _mpi4py() if "mpi4py" in sys.modules else None
+    if mpi4py is None:
+        return
+    ours, theirs = (_words(text) for text in (library().hvd_mpi_version().decode(), mpi4py.Get_library_version()))
+    if ours != theirs:
+        raise ValueError(
+            f"mpi4py uses {_short(theirs)}, but Horovod's plugin {_short(ours)}. Choose the MPI of mpi4py for Horovod: "
+            "set HOROVOD_MPI_HOME to where its bin/mpicc is, or HOROVOD_MPI_LIBRARY; or install mpi4py for the other"
+        )
+
+
+def _words(version: str) -> list[str]:
+    return version.replace("\0", " ").split()
+
+
+def _short(words: list[str]) -> str:
+    return " ".join(words[:3]).rstrip(",")
+
+
+def _mpi4py() -> Any:
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        return None
+    return MPI
+
+
+def _required() -> Any:
+    mpi4py = _mpi4py()
+    assert mpi4py is not None  # is_communicator was true
+    return mpi4py
+
+
+def _check(code: int) -> None:
+    if code != Code.OK:
+        raise ValueError(last_error())

@@ -1,0 +1,213 @@
+#include "backends/mpi/mpi_session.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "collectives/kernels.h"
+
+namespace hvd {
+namespace {
+
+constexpr int kTag = 100;
+
+// MPI's own reductions of this kind would round, or treat a NaN, otherwise than those of the built-in backend.
+void reduce_pair(int32_t dtype, int32_t op, const void* in, void* inout, int32_t count) {
+  const std::byte* sources[] = {static_cast<const std::byte*>(in), static_cast<const std::byte*>(inout)};
+  reduce(static_cast<DType>(dtype), static_cast<ReduceOp>(op), static_cast<std::byte*>(inout), sources,
+         static_cast<size_t>(count));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MpiSession>> MpiSession::open(const std::string& library) {
+  auto loaded = MpiLibrary::load(library);
+  if (!loaded.ok()) return loaded.status();
+  return std::unique_ptr<MpiSession>(new MpiSession(std::move(*loaded)));
+}
+
+Status MpiSession::start(bool threads) {
+  int32_t started = 0, ended = 0;
+  if (Status status = library_.check(library_->is_started(&started, &ended), "MPI_Initialized"); !status.ok())
+    return status;
+  if (ended != 0) {
+    return {
+        Code::invalid_argument,
+        "MPI has been finalised in this process and cannot be started again; call hvd.init() before MPI.Finalize()"};
+  }
+  if (started == 0) {
+    int32_t wanted = threads ? HVD_MPI_MULTIPLE : HVD_MPI_SINGLE;
+    if (Status status = library_.check(library_->start(wanted, &level_), "MPI_Init_thread"); !status.ok())
+      return status;
+    started_by_ = ::getpid();
+    log_info("started {} with thread level {}", library_.short_version(), level_);
+  } else if (Status status = library_.check(library_->thread_level(&level_), "MPI_Query_thread"); !status.ok()) {
+    return status;
+  }
+  process_ = ::getpid();
+  if (is_prepared_) return {};
+  is_prepared_ = true;
+  return library_.check(library_->prepare(reduce_pair), "MPI_Op_create");
+}
+
+Status MpiSession::usable() const {
+  if (!spoiled_.ok()) {
+    return {spoiled_.code(), fmt::format("MPI cannot be used any more in this process: {}", spoiled_.message())};
+  }
+  int32_t started = 0, ended = 0;
+  if (Status status = library_.check(library_->is_started(&started, &ended), "MPI_Initialized"); !status.ok())
+    return status;
+  if (ended != 0) return {Code::unknown, "the script has finalised MPI (MPI.Finalize()) while Horovod uses it"};
+  return {};
+}
+
+void MpiSession::spoil(const Status& why) {
+  if (spoiled_.ok()) spoiled_ = why;
+}
+
+void MpiSession::end() {
+  int32_t started = 0, ended = 0;
+  bool is_running = library_->is_started(&started, &ended) == 0 && started != 0 && ended == 0;
+  if (!is_running || process_ != ::getpid()) return;
+  if (spoiled_.ok()) {
+    if (started_by_ == ::getpid()) (void)library_->end();
+    return;
+  }
+  if (started_by_ == ::getpid()) return;  // whoever started us sees that MPI was not ended, and ends the job
+  log_error("ending the job: {}", spoiled_.message());
+  library_->abort(1);
+}
+
+// ---- communicators ----
+
+Result<MpiComm*> MpiSession::keep(hvd_mpi_comm* handle) {
+  auto comm = std::make_unique<MpiComm>(MpiComm{.handle = handle});
+  if (Status status = library_.check(library_->comm_place(handle, &comm->rank, &comm->size), "MPI_Comm_rank");
+      !status.ok())
+    return status;
+  return comms_.emplace_back(std::move(comm)).get();
+}
+
+// Null: there is none of the same ranks. All ranks of `view` come to the same answer, because they made all of them
+// together.
+Result<MpiComm*> MpiSession::find_same(hvd_mpi_comm* view) {
+  for (const std::unique_ptr<MpiComm>& comm : comms_) {
+    int32_t same = 0;
+    Status status = library_.check(library_->comm_same_ranks(view, comm->handle, &same), "MPI_Comm_compare");
+    if (!status.ok()) return status;
+    if (same != 0) return comm.get();
+  }
+  return nullptr;
+}
+
+Result<MpiComm*> MpiSession::duplicate(hvd_mpi_comm* view, TimePoint deadline) {
+  hvd_mpi_comm* made = nullptr;
+  hvd_mpi_request* request = nullptr;
+  Status status = library_.check(library_->comm_duplicate(view, &made, &request), "MPI_Comm_idup");
+  if (status.ok()) status = finish(request, deadline, "hvd.init()");
+  if (status.ok()) status = library_.check(library_->comm_keep(made), "MPI_Comm_set_errhandler");
+  if (!status.ok()) return status;
+  return keep(made);
+}
+
+Result<int32_t> MpiSession::world_size() const {
+  hvd_mpi_comm* view = nullptr;
+  if (Status status = library_.check(library_->comm_view(nullptr, &view), "MPI_Comm"); !status.ok()) return status;
+  int32_t rank = 0, size = 0;
+  Status status = library_.check(library_->comm_place(view, &rank, &size), "MPI_Comm_size");
+  library_->comm_forget(view);
+  if (!status.ok()) return status;
+  return size;
+}
+
+Result<MpiComm*> MpiSession::communicator(const void* handle, const std::vector<int32_t>& ranks, TimePoint deadline) {
+  if (Status status = usable(); !status.ok()) return status;
+  hvd_mpi_comm* view = nullptr;
+  if (Status status = library_.check(library_->comm_view(handle, &view), "MPI_Comm"); !status.ok()) return status;
+  auto found = [&]() -> Result<MpiComm*> {
+    if (!ranks.empty()) {
+      auto checked = check_ranks(view, ranks);
+      if (!checked.ok()) return checked.status();
+      return make_part(view, nullptr, *checked);
+    }
+    auto same = find_same(view);
+    return same.ok() && *same == nullptr ? duplicate(view, deadline) : same;
+  }();
+  library_->comm_forget(view);
+  return found;
+}
+
+// MPI would end the program for a wrong rank. Who is not among them has a world of its own.
+Result<std::vector<int32_t>> MpiSession::check_ranks(hvd_mpi_comm* view, const std::vector<int32_t>& ranks) const {
+  int32_t rank = 0, size = 0;
+  if (Status status = library_.check(library_->comm_place(view, &rank, &size), "MPI_Comm_rank"); !status.ok())
+    return status;
+  bool has_this = false;
+  for (size_t i = 0; i < ranks.size(); i++) {
+    bool is_new = std::find(ranks.begin(), ranks.begin() + static_cast<int64_t>(i), ranks[i]) - ranks.begin() ==
+                  static_cast<int64_t>(i);
+    if (ranks[i] < 0 || ranks[i] >= size || !is_new) {
+      return Status(Code::invalid_argument,
+                    fmt::format("comm names rank {}, but MPI's ranks are 0 to {}, each once", ranks[i], size - 1));
+    }
+    has_this = has_this || ranks[i] == rank;
+  }
+  if (has_this) return ranks;
+  log_warning("comm does not name this process, which is rank {} of MPI: it is alone in a world of its own", rank);
+  return std::vector<int32_t>{rank};
+}
+
+Result<MpiComm*> MpiSession::part_of(const MpiComm& whole, const std::vector<int32_t>& ranks) {
+  return make_part(whole.handle, &whole, ranks);
+}
+
+// The ranks come here in the order of plans, or of hvd.init(): MPI waits for none that is not on its way.
+Result<MpiComm*> MpiSession::make_part(hvd_mpi_comm* of, const MpiComm* whole, const std::vector<int32_t>& ranks) {
+  for (const std::unique_ptr<MpiComm>& comm : comms_) {
+    if (comm->whole == whole && comm->ranks == ranks) return comm.get();
+  }
+  hvd_mpi_comm* made = nullptr;
+  int code = library_->comm_of_ranks(of, ranks.data(), static_cast<int32_t>(ranks.size()), kTag, &made);
+  if (Status status = library_.check(code, "MPI_Comm_create_group"); !status.ok()) return status;
+  auto kept = keep(made);
+  if (!kept.ok()) return kept;
+  (*kept)->whole = whole;
+  (*kept)->ranks = ranks;
+  return kept;
+}
+
+// ---- waiting ----
+
+Status MpiSession::finish(hvd_mpi_request* request, TimePoint deadline, const char* what) {
+  for (;;) {
+    int32_t done = 0;
+    if (Status status = library_.check(library_->test(request, &done), what); !status.ok()) return status;
+    if (done != 0) return {};
+    if (Clock::now() >= deadline) break;
+    ::sched_yield();  // MPI moves nothing by itself, and has nothing that one could sleep on
+  }
+  Status late(Code::unknown, fmt::format("not all ranks of MPI came to {} in time (HOROVOD_START_TIMEOUT)", what));
+  spoil(late);
+  return late;
+}
+
+Status MpiSession::allgather(const MpiComm& comm, const void* mine, int32_t bytes, void* all, TimePoint deadline) {
+  std::vector<int32_t> counts(static_cast<size_t>(comm.size), bytes), offsets(counts.size());
+  for (size_t i = 1; i < offsets.size(); i++) offsets[i] = offsets[i - 1] + bytes;
+  hvd_mpi_request* request = nullptr;
+  int code = library_->allgather(comm.handle, mine, bytes, all, counts.data(), offsets.data(), &request);
+  if (Status status = library_.check(code, "MPI_Iallgatherv"); !status.ok()) return status;
+  return finish(request, deadline, "hvd.init()");
+}
+
+Status MpiSession::broadcast(const MpiComm& comm, int32_t root, void* data, int32_t bytes, TimePoint deadline) {
+  hvd_mpi_request* request = nullptr;
+  int code = library_->broadcast(comm.handle, data, bytes, root, &request);
+  if (Status status = library_.check(code, "MPI_Ibcast"); !status.ok()) return status;
+  return finish(request, deadline, "hvd.init()");
+}
+
+}  // namespace hvd

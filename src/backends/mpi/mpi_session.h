@@ -1,0 +1,68 @@
+// MPI in this process, from its start to its end: who started it, its communicators, and whether it can still be used.
+// Every call that waits for other ranks has a deadline. Collectives cannot be taken back in MPI: when ranks did not
+// finish one, MPI is *spoiled*. It is not called any more then, also not at the end, where it would wait for ever.
+// Thread rule: one caller at a time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/mpi/mpi_library.h"
+#include "base/clock.h"
+
+namespace hvd {
+
+// A communicator that is ours alone. Lives as long as the process: a world of the same ranks uses it again.
+struct MpiComm {
+  hvd_mpi_comm* handle = nullptr;
+  int32_t rank = 0, size = 1;
+  const MpiComm* whole = nullptr;  // that it is a part of; null: MPI_COMM_WORLD, or it is no part
+  std::vector<int32_t> ranks;      // of the whole; empty: all
+};
+
+class MpiSession {
+ public:
+  static Result<std::unique_ptr<MpiSession>> open(const std::string& library);
+
+  const MpiLibrary& library() const { return library_; }
+  // Starts MPI unless it runs. `threads`: ask for the right to call it from several threads.
+  Status start(bool threads);
+  bool threads_supported() const { return level_ == HVD_MPI_MULTIPLE; }
+  Status usable() const;  // not ok: spoiled, not started, or ended by the script
+
+  Result<int32_t> world_size() const;  // of MPI_COMM_WORLD
+  // Collective over the communicator at that address (null: MPI_COMM_WORLD). `ranks`: only these of it; they alone
+  // call.
+  Result<MpiComm*> communicator(const void* handle, const std::vector<int32_t>& ranks, TimePoint deadline);
+  // Collective over those ranks of `whole`.
+  Result<MpiComm*> part_of(const MpiComm& whole, const std::vector<int32_t>& ranks);
+
+  // Waits for the request. Not ok after the deadline: MPI is spoiled.
+  Status finish(hvd_mpi_request* request, TimePoint deadline, const char* what);
+  Status allgather(const MpiComm& comm, const void* mine, int32_t bytes, void* all, TimePoint deadline);
+  Status broadcast(const MpiComm& comm, int32_t root, void* data, int32_t bytes, TimePoint deadline);
+
+  void spoil(const Status& why);
+  // Before the process ends: ends MPI if this session started it. Spoiled, and the script's: ends the job, because the
+  // script's own end of MPI would hang. Not in a forked child.
+  void end();
+
+ private:
+  explicit MpiSession(MpiLibrary library) : library_(std::move(library)) {}
+  Result<MpiComm*> keep(hvd_mpi_comm* handle);
+  Result<std::vector<int32_t>> check_ranks(hvd_mpi_comm* view, const std::vector<int32_t>& ranks) const;
+  Result<MpiComm*> make_part(hvd_mpi_comm* of, const MpiComm* whole, const std::vector<int32_t>& ranks);
+  Result<MpiComm*> find_same(hvd_mpi_comm* view);
+  Result<MpiComm*> duplicate(hvd_mpi_comm* view, TimePoint deadline);
+
+  MpiLibrary library_;
+  int32_t level_ = HVD_MPI_SINGLE;
+  bool is_prepared_ = false;
+  int64_t started_by_ = 0;  // the process that did; 0: the script
+  int64_t process_ = 0;     // that uses it
+  Status spoiled_;
+  std::vector<std::unique_ptr<MpiComm>> comms_;
+};
+
+}  // namespace hvd

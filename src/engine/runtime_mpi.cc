@@ -1,0 +1,109 @@
+// The part of Runtime that knows MPI: whose world is next, how it meets, and the end of MPI.
+#include <fmt/core.h>
+
+#include "backends/mpi/mpi_backend.h"
+#include "base/log.h"
+#include "engine/mpi_meeting.h"
+#include "engine/runtime.h"
+
+namespace hvd {
+namespace {
+
+// A world of one that should be one of many is what the wrong MPI makes of another one's mpirun.
+Status check_size(const Config& config, int32_t size, const MpiLibrary& library) {
+  int32_t told = std::max(config.started_size, config.size);
+  if (told <= 1 || told == size) return {};
+  return {Code::invalid_argument,
+          fmt::format("{} says that there are {} processes, but {} were started: not by the mpirun of this MPI, it "
+                      "seems. Start them with its mpirun, or choose the other MPI with HOROVOD_MPI_HOME or "
+                      "HOROVOD_MPI_LIBRARY, or leave HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS unset",
+                      library.short_version(), size, told)};
+}
+
+MpiBackendSettings backend_settings(const Config& config, Transport& transport) {
+  return {.most = static_cast<size_t>(config.mpi_chunk),
+          .stall_warning = config.stall_check ? seconds(config.stall_warning_time) : Duration{},
+          .timeout = seconds(config.collective_timeout),
+          .rank_name = transport.rank_name(config.rank),
+          .fail_world = [&transport](const Status& status) { transport.abort(status); }};
+}
+
+}  // namespace
+
+Status Runtime::load_mpi(const std::string& library) {
+  std::lock_guard life(life_mutex_);
+  if (!library.empty()) return open_mpi(library);
+  auto config = config_from_environment();
+  if (!config.ok()) return config.status();
+  return open_mpi(config->mpi_library);
+}
+
+Status Runtime::open_mpi(const std::string& path) {
+  if (mpi_ != nullptr) return {};
+  if (path.empty()) {
+    return {Code::invalid_argument,
+            "MPI is wanted, but HOROVOD_MPI_LIBRARY does not name its plugin; set it to what horovodrun --build-mpi "
+            "prints"};
+  }
+  auto session = MpiSession::open(path);
+  if (!session.ok()) return session.status();
+  std::unique_lock lock(mutex_);
+  mpi_ = std::move(*session);
+  return {};
+}
+
+std::string Runtime::mpi_version() const {
+  std::shared_lock lock(mutex_);
+  return mpi_ != nullptr ? mpi_->library().version() : "";
+}
+
+Status Runtime::use_mpi(const void* communicator, std::vector<int32_t> ranks) {
+  std::lock_guard life(life_mutex_);
+  if (mpi_ == nullptr) return {Code::invalid_argument, "the MPI plugin is not loaded; call hvd_mpi_load first"};
+  wanted_mpi_ = {communicator, std::move(ranks)};
+  return {};
+}
+
+bool Runtime::mpi_enabled() const { return Visit(*this).engine() != nullptr && mpi_enabled_; }
+bool Runtime::gloo_enabled() const { return Visit(*this).engine() != nullptr && !mpi_carries_; }
+bool Runtime::mpi_threads_supported() const { return mpi_enabled() && mpi_->threads_supported(); }
+
+void Runtime::end_mpi() {
+  std::lock_guard life(life_mutex_);
+  if (mpi_ == nullptr || forked_) return;
+  shutdown_locked();
+  mpi_->end();
+}
+
+Result<std::shared_ptr<Engine>> Runtime::create_mpi_engine(Config config, const WantedMpi& wanted) {
+  if (config.elastic) {
+    return Status(Code::invalid_argument,
+                  "an elastic job cannot use MPI, whose worlds neither grow nor shrink; start it with horovodrun, and "
+                  "leave HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS unset");
+  }
+  if (Status status = open_mpi(config.mpi_library); !status.ok()) return status;
+  if (Status status = mpi_->start(config.mpi_threads); !status.ok()) return status;
+  TimePoint deadline = after(Clock::now(), seconds(config.start_timeout));
+  if (wanted.communicator == nullptr && wanted.ranks.empty()) {
+    auto all = mpi_->world_size();
+    if (!all.ok()) return all.status();
+    if (Status status = check_size(config, *all, mpi_->library()); !status.ok()) return status;
+  }
+  auto comm = mpi_->communicator(wanted.communicator, wanted.ranks, deadline);
+  if (!comm.ok()) return comm.status();
+  auto met = meet_by_mpi(*mpi_, **comm, std::move(config), Generation{generations_++}, deadline);
+  if (!met.ok()) return met.status();
+  store_ = std::move(met->store);
+  MakePolled make_polled;
+  if (mpi_carries_) {
+    make_polled = [&](const BackendContext& context, Transport& transport) {
+      return Result<std::unique_ptr<PolledBackend>>(
+          std::make_unique<MpiBackend>(*mpi_, **comm, context, backend_settings(met->config, transport)));
+    };
+  }
+  log_info("rank {} of {} met over {}; data go by {}", met->config.rank, met->config.size,
+           mpi_->library().short_version(), mpi_carries_ ? "MPI" : "the engine");
+  return create_engine_of(met->config, met->generation, -1, make_polled);
+}
+
+}  // namespace hvd

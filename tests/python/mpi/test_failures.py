@@ -1,0 +1,150 @@
+"""What happens when a rank dies, stops or meets the wrong MPI: always an end with a cause, never a silent hang."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flavours import FLAVOURS, MPICH, OPENMPI, Flavour
+from mpi_jobs import Job, finish, needs_mpi4py, start
+from ranks import failure, say
+
+hvd: Any = None
+np: Any = None
+
+
+def loop() -> None:
+    """Allreduces until something happens; rank 1 says its pid once it is under way."""
+    hvd.init()
+    for step in range(10**9):
+        try:
+            hvd.allreduce(np.ones(100000), name="x")
+        except Exception as error:
+            say(f"rank {hvd.rank()}: {type(error).__name__}: {error}")
+            raise
+        if step == 10 and hvd.rank() == 1:
+            say(f"pid {os.getpid()}")
+
+
+def disturb(job: subprocess.Popen[str], number: signal.Signals) -> Job:
+    """Send the signal to rank 1, in the midst of its work, and wait for the end of the job."""
+    assert job.stdout is not None
+    pid = 0
+    try:
+        pid = int(job.stdout.readline().removeprefix("pid "))
+        os.kill(pid, number)
+        return finish(job)
+    finally:
+        if pid and number == signal.SIGSTOP:  # mpirun has killed it, or nobody has
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("data", ["mpi", "engine"])
+def test_a_killed_rank_ends_the_job(flavour: Flavour, data: str) -> None:
+    job = disturb(start(flavour, 3, loop, data=data), signal.SIGKILL)
+    assert job.code != 0
+    assert "signal 9" in job.report, job.report
+
+
+@pytest.mark.parametrize("data", ["mpi", "engine"])
+def test_those_that_mpirun_leaves_alone_see_the_recoverable_error(flavour: Flavour, data: str) -> None:
+    job = disturb(start(flavour, 3, loop, data=data, options=flavour.survive), signal.SIGKILL)
+    assert job.code != 0
+    told = [line for line in job.lines if "HorovodInternalError" in line]
+    assert len(told) == 2 and all("rank 1" in line and "is gone" in line for line in told), job.report
+
+
+def test_a_stopped_rank_is_noticed_after_the_time_limit(flavour: Flavour) -> None:
+    env = {"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "3"}
+    job = disturb(start(flavour, 2, loop, data="mpi", env=env), signal.SIGSTOP)
+    assert job.code != 0
+    assert any("HorovodInternalError" in line and "HOROVOD_COLLECTIVE_TIMEOUT" in line for line in job.lines), (
+        job.report
+    )
+
+
+def refused(flavour: Flavour, env: dict[str, str], size: int = 2, body: Any = None) -> str:
+    """Run a job in which every rank must be refused; what the ranks were told."""
+
+    def only_init() -> None:
+        say(failure(hvd.init))
+
+    job = finish(start(flavour, size, body or only_init, env=env))
+    assert len(job.lines) == size and len(set(job.lines)) == 1, job.report
+    return job.lines[0]
+
+
+def test_the_plugin_of_the_other_mpi_is_told_from_its_mpirun(flavour: Flavour) -> None:
+    other = MPICH if flavour is OPENMPI else OPENMPI
+    if reason := other.why_not():
+        pytest.skip(reason)
+    text = refused(flavour, {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_MPI_LIBRARY": str(other.plugin)})
+    assert f"{other.version}" in text and "says that there are 1 processes, but 2 were started" in text
+
+
+@needs_mpi4py
+def test_mpi4py_of_the_other_mpi_is_a_clear_error(flavour: Flavour) -> None:
+    def body() -> None:
+        from mpi4py import MPI
+
+        say(failure(lambda: hvd.init(comm=MPI.COMM_WORLD)))
+
+    other = MPICH if flavour is OPENMPI else OPENMPI
+    if reason := other.why_not():
+        pytest.skip(reason)
+    text = refused(flavour, {"HOROVOD_MPI_LIBRARY": str(other.plugin)}, body=body)
+    # By comparison; or, where mpi4py made the functions of its MPI known to all, because the plugin got hold of them.
+    compared = f"mpi4py uses {flavour.version}" in text and f"but Horovod's plugin {other.version}" in text
+    mixed = f"was compiled for {other.version}, but this process has loaded {flavour.version}" in text
+    assert text.startswith("ValueError: ") and (compared or mixed), text
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"HOROVOD_CONTROLLER": "smtp"}, "HOROVOD_CONTROLLER=smtp is not valid: it must be mpi or gloo"),
+        ({"HOROVOD_CPU_OPERATIONS": "ccl"}, "HOROVOD_CPU_OPERATIONS=ccl is not valid: it must be mpi or gloo"),
+        ({"HOROVOD_CONTROLLER": "MPI", "HOROVOD_MPI_LIBRARY": "/nowhere/x.so"}, "/nowhere/x.so"),
+        ({"HOROVOD_CONTROLLER": "mpi", "HOROVOD_ELASTIC": "1"}, "an elastic job cannot use MPI"),
+    ],
+)
+def test_settings_that_make_no_sense(env: dict[str, str], words: str) -> None:
+    flavour = next((each for each in FLAVOURS.values() if not each.why_not()), None)
+    if flavour is None:
+        pytest.skip("no MPI is installed")
+    text = refused(flavour, env, size=1)
+    assert text.startswith("ValueError: ") and words in text
+
+
+def test_a_library_that_is_no_plugin(flavour: Flavour) -> None:
+    import horovod
+
+    other = Path(horovod.__file__).parent / "lib" / "libhorovod.so"
+    text = refused(flavour, {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_MPI_LIBRARY": str(other)}, size=1)
+    assert "is no MPI plugin of this version of Horovod" in text and "--build-mpi" in text
+
+
+def test_mpi_is_not_built_where_there_is_none(tmp_path: Path) -> None:
+    code = (
+        "import horovod.numpy as hvd\n"
+        "print(hvd.mpi_built(), hvd.gloo_built())\n"
+        "try: hvd.ProcessSet(7)\n"
+        "except ValueError as error: print(error)\n"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+    env |= {
+        "PATH": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path),
+        "PYTHONPATH": str(Path(__file__).parents[3] / "python"),
+    }
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60, check=True)
+    first, second = out.stdout.splitlines()
+    assert first == "False True"
+    assert "libopenmpi-dev" in second and "conda" in second

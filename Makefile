@@ -74,7 +74,7 @@ demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one proce
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Run all tests
+test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak
@@ -90,10 +90,15 @@ bench: all packages-bench packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STA
 	@$(BIN)/python benchmarks/elastic.py
 	@$(BIN)/python benchmarks/tensorflow_train.py
 
+.PHONY: docs
+docs: packages-build $(STAMPS)/docs ## Build the documentation into build/docs
+	@$(BIN)/python -m mkdocs build --quiet --strict
+	@echo "build/docs/index.html"
+
 # clang-tidy reads the files that the sanitizer build makes of each folder: most of its time goes into the headers of the
 # standard library, which are then read once per folder. The kernels are not among them: clang does not know their CPUs.
 .PHONY: lint
-lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Check format, style and types
+lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs ## Check format, style and types
 	clang-format-14 --dry-run --Werror $(CXX_FILES)
 	cmake --preset asan > /dev/null  # the files of each folder as they are now
 	run-clang-tidy-14 -quiet -j $(JOBS) -p build/asan "build/asan/src/.*Unity" > build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
-#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|parallel|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
+#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|docs|parallel|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
 #   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
 #   tools/test.sh compile [asan|tsan|fuzz|packaging]...     only builds what these need
 # What the last four need is compiled while the stages before them run, most of which wait more than they work.
@@ -116,6 +116,7 @@ launcher_stage() { "${pytest[@]}" tests/launcher; }
 elastic_stage() { "${pytest[@]}" tests/elastic; }  # jobs with faults
 packaging_stage() { "${pytest[@]}" tests/packaging; }
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
+docs_stage() { "${pytest[@]}" tests/docs; }        # the site, and the commands on its pages
 hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them survives
 
 if [ "${1:-}" = compile ]; then
@@ -145,7 +146,7 @@ finish_compiling() {
   ahead=""
 }
 
-[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts parallel torch tensorflow keras asan tsan fuzz packaging
+[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts docs parallel torch tensorflow keras asan tsan fuzz packaging
 began=$SECONDS
 previous=""
 for number in $(seq $#); do

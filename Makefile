@@ -24,7 +24,7 @@ help: ## List these targets
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-testbed
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-testbed packages-aarch64
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -78,8 +78,8 @@ test: all packages-fuzz packages-testbed $(STAMPS)/test $(STAMPS)/build $(STAMPS
 	@tools/test.sh
 
 .PHONY: soak
-soak: all packages-fuzz $(STAMPS)/test .venv-tf215/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
-	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215
+soak: all packages-fuzz packages-aarch64 $(STAMPS)/test .venv-tf215/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215 aarch64
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench

@@ -7,6 +7,7 @@ build="g++ cmake ninja-build libfmt-dev libhwy-dev libgtest-dev libgmock-dev nlo
 fuzz="clang-14 libclang-rt-14-dev"
 lint="clang-format-14 clang-tidy-14"
 bench="openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev iperf3"
+aarch64="g++-aarch64-linux-gnu qemu-user-static"
 testbed="iproute2 nftables iputils-ping openssh-client openssh-server openssl zsh fish groff-base slurm-wlm munge"
 
 if ! command -v dpkg-query >/dev/null; then

@@ -2,6 +2,7 @@
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
 #   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|docs|parallel|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
 #   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
+#   tools/test.sh aarch64                                   the C++ tests for another processor, emulated: make soak
 #   tools/test.sh compile [asan|tsan|fuzz|packaging]...     only builds what these need
 # What the last four need is compiled while the stages before them run, most of which wait more than they work.
 # Variables: SUITES          folders of tests/cpp to build and run (default: all, but under TSan only those with threads)
@@ -111,6 +112,13 @@ tensorflow215_stage() {  # not among all: make soak makes its environment and as
   local pytest=(.venv-tf215/bin/python -m pytest -q) FRAMEWORK_RANKS=2
   in_ranks tensorflow
   in_ranks keras
+}
+aarch64_stage() {  # not among all: emulated, it is slow, so once is enough
+  local repeat=1
+  tools/sysroot.sh arm64 build/aarch64-sysroot
+  cpp aarch64
+  quietly build/aarch64/programs.log cmake --build build/aarch64 -j "$jobs" --target horovod_tensorflow horovodrun
+  qemu-aarch64-static -L /usr/aarch64-linux-gnu build/aarch64/src/horovodrun -np 2 echo works
 }
 launcher_stage() { "${pytest[@]}" tests/launcher; }
 elastic_stage() { "${pytest[@]}" tests/elastic; }  # jobs with faults

@@ -24,7 +24,7 @@ help: ## List these targets
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-mpi packages-testbed
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-mpi packages-testbed packages-aarch64
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -74,12 +74,12 @@ demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one proce
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Run all tests
+test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak
-soak: all packages-fuzz $(STAMPS)/test .venv-tf215/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
-	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215
+soak: all packages-fuzz packages-aarch64 $(STAMPS)/test .venv-tf215/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215 aarch64
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench
@@ -91,10 +91,15 @@ bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS
 	@$(BIN)/python benchmarks/elastic.py
 	@$(BIN)/python benchmarks/tensorflow_train.py
 
+.PHONY: docs
+docs: packages-build $(STAMPS)/docs ## Build the documentation into build/docs
+	@$(BIN)/python -m mkdocs build --quiet --strict
+	@echo "build/docs/index.html"
+
 # clang-tidy reads the files that the sanitizer build makes of each folder: most of its time goes into the headers of the
 # standard library, which are then read once per folder. The kernels are not among them: clang does not know their CPUs.
 .PHONY: lint
-lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo ## Check format, style and types
+lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs ## Check format, style and types
 	clang-format-14 --dry-run --Werror $(CXX_FILES)
 	cmake --preset asan > /dev/null  # the files of each folder as they are now
 	run-clang-tidy-14 -quiet -j $(JOBS) -p build/asan "build/asan/src/.*Unity" > build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }

@@ -8,6 +8,7 @@ fuzz="clang-14 libclang-rt-14-dev"
 lint="clang-format-14 clang-tidy-14"
 mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev"
 bench="$mpi libgloo-dev iperf3"
+aarch64="g++-aarch64-linux-gnu qemu-user-static"
 testbed="iproute2 nftables iputils-ping openssh-client openssh-server openssl zsh fish groff-base slurm-wlm munge"
 
 if ! command -v dpkg-query >/dev/null; then

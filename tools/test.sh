@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
-#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|parallel|mpi|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
+#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|docs|parallel|mpi|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
 #   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
+#   tools/test.sh aarch64                                   the C++ tests for another processor, emulated: make soak
 #   tools/test.sh compile [asan|tsan|fuzz|packaging]...     only builds what these need
 # What the last four need is compiled while the stages before them run, most of which wait more than they work.
 # Variables: SUITES          folders of tests/cpp to build and run (default: all, but under TSan only those with threads)
@@ -130,10 +131,18 @@ tensorflow215_stage() {  # not among all: make soak makes its environment and as
   in_ranks tensorflow
   in_ranks keras
 }
+aarch64_stage() {  # not among all: emulated, it is slow, so once is enough
+  local repeat=1
+  tools/sysroot.sh arm64 build/aarch64-sysroot
+  cpp aarch64 -E 'net/Congestion|capi/Crowds'  # qemu does not tell round trips; 64 emulated ranks take too long
+  quietly build/aarch64/programs.log cmake --build build/aarch64 -j "$jobs" --target horovod_tensorflow horovodrun
+  qemu-aarch64-static -L /usr/aarch64-linux-gnu build/aarch64/src/horovodrun -np 2 echo works
+}
 launcher_stage() { "${pytest[@]}" tests/launcher; }
 elastic_stage() { "${pytest[@]}" tests/elastic; }  # jobs with faults
 packaging_stage() { "${pytest[@]}" tests/packaging; }
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
+docs_stage() { "${pytest[@]}" tests/docs; }        # the site, and the commands on its pages
 hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them survives
 
 if [ "${1:-}" = compile ]; then
@@ -163,7 +172,7 @@ finish_compiling() {
   ahead=""
 }
 
-[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts parallel mpi torch tensorflow keras asan tsan fuzz packaging
+[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts docs parallel mpi torch tensorflow keras asan tsan fuzz packaging
 began=$SECONDS
 previous=""
 for number in $(seq $#); do

@@ -3,8 +3,8 @@
     container = Container(bed["hosta"], {"/horovod/generated": folder})
     container.run(["ls", "/horovod/generated"], check=True)
 
-The programs are those of the machine; /etc, /root, /run and /horovod are the container's own, so that nothing outside
-changes. It ends with its host.
+The programs are those of the machine; /etc, /home, /root, /run and /horovod are the container's own, so that nothing
+outside changes. It ends with its host.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ ROOT = "/run/container"
 MAKE = """
 root=$1
 shift
-lend() {
-  find "$1" -mindepth 1 -maxdepth 1 -not -name "$3" | while read -r entry; do
+lend() {  # from, to, names that are not lent
+  find "$1" -mindepth 1 -maxdepth 1 | while read -r entry; do
     name=${entry##*/}
+    case " $3 " in *" $name "*) continue ;; esac
     if [ -L "$entry" ]; then cp -a "$entry" "$2/"
     elif [ -d "$entry" ]; then mkdir "$2/$name"; mount --rbind "$entry" "$2/$name"
     elif [ -f "$entry" ]; then touch "$2/$name"; mount --bind "$entry" "$2/$name"
@@ -35,15 +36,15 @@ lend() {
 }
 mkdir "$root"
 mount -t tmpfs -o mode=755 tmpfs "$root"
-lend / "$root" .dockerenv
-umount -l "$root/etc" "$root/root" "$root/run"
-cp -a /etc "$root"
-mount -t tmpfs -o mode=755 tmpfs "$root/run"
-mount -t tmpfs -o mode=755 tmpfs "$root/root"
+lend / "$root" "etc home horovod root run"
+mkdir "$root/run" "$root/root"
 lend /root "$root/root" .ssh
-rm -f "$root"/etc/ssh/*
+cp -a /etc "$root"
+rm -rf "$root/etc/ssh"
+mkdir "$root/etc/ssh"
 echo 'horovod:x:10001:10001::/home/horovod:/bin/bash' >>"$root/etc/passwd"
-mkdir -p "$root/home/horovod" && chown 10001:10001 "$root/home/horovod"
+mkdir -p "$root/home/horovod"
+chown 10001:10001 "$root/home/horovod"
 while [ $# -gt 0 ]; do
   mkdir -p "$root$2"
   if [ -n "$1" ]; then mount --bind "$1" "$root$2"; else mount -t tmpfs -o mode=777 tmpfs "$root$2"; fi

@@ -11,24 +11,25 @@ take_keys
 [ -s "$SSH_DIR/id" ] || fail "no private key at $SSH_KEYS: the workers cannot be reached"
 write_client_config no "Port $SSH_PORT"
 write_server_config
-/usr/sbin/sshd -D -e -f "$SSH_DIR/sshd_config" &
+/usr/sbin/sshd -D -e -o LogLevel=ERROR -f "$SSH_DIR/sshd_config" &
 server=$!
 trap 'kill "$server" 2>/dev/null || true' EXIT
 
+# In a group of its own: the shell of the command does not pass signals on.
 if [ -s "$here/command.sh" ]; then
-  bash "$here/command.sh" &
+  setsid bash "$here/command.sh" &
 else
-  sleep infinity &
+  setsid sleep infinity &
 fi
 command=$!
 # The first process of a container gets no signal that it does not ask for; what is to end is the command.
 signalled=""
-trap 'signalled=yes; kill -TERM "$command" 2>/dev/null || true' TERM INT
+trap 'signalled=yes; kill -TERM -- "-$command" 2>/dev/null || true' TERM INT
 code=0
 wait "$command" || code=$?
-while [ -n "$signalled" ]; do  # the signal ended the waiting, and not yet the command
-  signalled=""
-  code=0
-  wait "$command" || code=$?
-done
+[ -n "$signalled" ] || exit "$code"
+# The signal ended the waiting, and not yet the command. Its shell may be gone before what it has started.
+code=0
+wait "$command" || code=$?
+while kill -0 -- "-$command" 2>/dev/null; do sleep 0.1; done
 exit "$code"

@@ -6,8 +6,9 @@
 #   SSH_DIR    directory of our own for all that is made of them
 #   SSH_PORT   port of the server
 
+say() { echo "$(basename "$0"): $*"; }
 fail() {
-  echo "$(basename "$0"): $*" >&2
+  say "$@" >&2
   exit 1
 }
 

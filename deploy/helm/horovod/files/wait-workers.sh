@@ -29,4 +29,4 @@ while [ "${#missing[@]}" -gt "$allowed" ]; do
     fail "no answer within $WAIT_SECONDS s from: ${missing[*]} (the last said: ${answer:-nothing})"
   sleep 1
 done
-echo "wait-workers.sh: $wanted workers answer"
+say "$wanted workers answer"

@@ -23,7 +23,7 @@ has_sessions() {  # a login is a child of the server
 # shellcheck disable=SC2329
 leave() {
   trap '' TERM
-  echo "worker.sh: the pod is taken away; waiting for the driver to log out"
+  say "the pod is taken away; waiting for the driver to log out"
   while has_sessions; do sleep 0.2; done
   kill "$server"
   wait "$server" || true

@@ -6,12 +6,11 @@
 #   GENERATE_SSH_KEY=true   make a key pair there if there is none
 set -euo pipefail
 
-SSH_KEYS=${SSH_KEYS:-/etc/horovod/ssh}
-SSH_PORT=${SSH_SERVER_PORT:-$([ "$(id -u)" = 0 ] && echo 22 || echo 2222)}
-SSH_DIR=/tmp/horovod-ssh-$(id -u)
-export SSH_KEYS SSH_PORT SSH_DIR
+share=${HOROVOD_SHARE:-/usr/local/share/horovod}
+# shellcheck source=deploy/docker/image/places.sh
+. "$share/places.sh"
 # shellcheck source=deploy/helm/horovod/files/ssh.sh
-. "${HOROVOD_SHARE:-/usr/local/share/horovod}/ssh.sh"
+. "$share/ssh.sh"
 
 generate_key() {
   local id=$SSH_KEYS/id_ed25519
@@ -30,9 +29,7 @@ make_system_host_key() {
 }
 
 prepare_server() {
-  local home
-  home=$(getent passwd "$(id -u)" | cut -d : -f 6)
-  [ -s "$SSH_DIR/authorized_keys" ] || [ -s "$home/.ssh/authorized_keys" ] ||
+  [ -s "$SSH_DIR/authorized_keys" ] || [ -s "$home_of_user/.ssh/authorized_keys" ] ||
     fail "nobody could log in: mount keys at $SSH_KEYS, or set GENERATE_SSH_KEY=true"
   write_server_config
   touch "$SSH_DIR/serving"  # for the health check

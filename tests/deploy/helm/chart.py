@@ -1,4 +1,4 @@
-"""The chart as Helm renders it: render(values) gives its resources, and the files that pods find in /horovod/generated."""
+"""The chart as Helm renders it: its resources, and the files that pods find in /horovod/generated."""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@
     workers = [cluster.start_worker(i) for i in range(2)]
     cluster.wait_until_ready(0, 1)
     cluster.run_driver("waitWorkersReady.sh")
+
+Every process has the rights of its container's security context.
 """
 
 from __future__ import annotations
@@ -138,7 +140,9 @@ class Cluster:
             process.communicate(timeout=LIMIT)
         self._processes.clear()
         for container in (self.driver, *self.workers):  # what pods have in memory goes with them
-            container.run(["find", "/horovod/ssh", "/root/.ssh", "-mindepth", "1", "-delete"], stderr=subprocess.DEVNULL)
+            container.run(
+                ["find", "/horovod/ssh", "/root/.ssh", "-mindepth", "1", "-delete"], stderr=subprocess.DEVNULL
+            )
         self.list_pods()
 
     def _user(self, spec: dict[str, Any]) -> int:

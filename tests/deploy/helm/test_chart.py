@@ -1,4 +1,4 @@
-"""The chart's values and what becomes of them, by Helm itself; the results are checked against Kubernetes' own schemas."""
+"""The chart's values and what Helm makes of them, which is checked against the schemas of Kubernetes."""
 
 from __future__ import annotations
 
@@ -277,8 +277,8 @@ def test_the_notes_tell_what_to_do(tmp_path: Path) -> None:
     text = f'{{{{- define "notes" }}}}{notes.read_text()}{{{{- end }}}}'
     (chart / "templates/notes.yaml").write_text(f'{text}\nkind: Notes\nnotes: {{{{ include "notes" . | quote }}}}\n')
     notes.unlink()
-    command = ["template", "demo", chart, "--namespace", "lab", "--show-only", "templates/notes.yaml"]
-    result = helm(*command, values={"worker": {"number": 2}})
+    only = ["--namespace", "lab", "--show-only", "templates/notes.yaml"]
+    result = helm("template", "demo", chart, *only, values={"worker": {"number": 2}})
     said = yaml.safe_load(result.stdout)["notes"]
     assert "2 workers with 1 slots each are starting" in said
     assert "kubectl --namespace lab scale statefulset demo-horovod --replicas 4" in said

@@ -86,7 +86,7 @@ def test_an_elastic_job_follows_the_scale(cluster: Cluster, tmp_path: Path, horo
     install(cluster)
     cluster.list_pods(0, 1)
 
-    def start(command: list[str], env: dict[str, str], **options: Any) -> subprocess.Popen[str]:
+    def start(command: list[str], env: dict[str, str], **options: Any) -> Any:
         """As the job would be started, but by the chart."""
         command[command.index("--host-discovery-script") + 1] = "/horovod/generated/discoverHosts.sh"
         cluster.install({"worker": {"number": 2}, "driver": {"args": [shlex.join(command)]}})
@@ -136,8 +136,8 @@ def test_a_driver_that_is_taken_away_ends_its_job(cluster: Cluster) -> None:
 def test_without_arguments_the_driver_sleeps_until_it_is_told(cluster: Cluster) -> None:
     install(cluster, 1)
     driver = cluster.start_driver()
-    command = ["/bin/sh", "-c", "until [ -s /root/.ssh/config ]; do :; done; exec ssh demo-horovod-0.demo-horovod hostname"]
-    by_hand = cluster.driver.run(command, capture_output=True, text=True)  # plain ssh, as in kubectl exec
+    script = f"until [ -s /root/.ssh/config ]; do :; done; exec ssh {worker_name(0)} hostname"
+    by_hand = cluster.driver.run(["sh", "-c", script], capture_output=True, text=True)  # as in kubectl exec
     assert by_hand.stdout == f"{NAME}-0\n", by_hand.stderr
     driver.send_signal(signal.SIGTERM)
     assert finish(driver)[0] == 143

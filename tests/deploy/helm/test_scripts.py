@@ -31,7 +31,7 @@ def test_scripts_are_clean(tmp_path: Path) -> None:
     for kind in ("StatefulSet", "Job"):
         folder = rendered.write_files(rendered.pod(kind, "demo-horovod"), tmp_path / kind)
         scripts += folder.glob("*.sh")
-    command = [SHELLCHECK, "--external-sources", "--source-path=SCRIPTDIR", *scripts]
+    command: list[str | Path] = [SHELLCHECK, "--external-sources", "--source-path=SCRIPTDIR", *scripts]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stdout
 

@@ -30,7 +30,7 @@ def build(frameworks: str = "") -> Path:
     """An archive that `docker load` takes; by default without frameworks, which are large and not ours."""
     PLACE.mkdir(parents=True, exist_ok=True)
     _make_base()
-    arguments = {"BASE": BASE, "KUBECTL_BASE": BASE, "FRAMEWORKS": frameworks}
+    arguments = {"BASE": BASE, "BUILD_BASE": BASE, "FRAMEWORKS": frameworks}
     volumes = []
     for name in PIP:
         if not (value := os.environ.get(name)):

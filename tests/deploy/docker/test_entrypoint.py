@@ -95,9 +95,8 @@ def test_a_job_spans_containers(containers: Containers) -> None:
 
 
 def test_a_server_runs_beside_the_command(containers: Containers) -> None:
-    beside = {"SSH_SERVER": "true", "SSH_SERVER_PORT": "12345"}
     login = ["ssh", "-p", "12345", "-o", "BatchMode=yes", "hosta", "hostname"]
-    code, said = containers.run(containers.one, *login, **beside)
+    code, said = containers.run(containers.one, *login, SSH_SERVER="true", SSH_SERVER_PORT="12345")
     assert (code, said.splitlines()[-1]) == (0, "hosta")
 
 

@@ -70,11 +70,16 @@ def _buildah(*arguments: str) -> str:
 
 
 def _run(command: list[str]) -> str:
-    """Its output; what it says meanwhile is in build/images/log."""
+    """Its output; what it says meanwhile is in build/images/log. It does not outlive us, whatever happens to us."""
     log = PLACE / "log"
     with log.open("ab") as errors:
         result = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=3600
+            ["setpriv", "--pdeathsig", "KILL", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            timeout=3600,
         )
     end = "\n".join(log.read_text(errors="replace").splitlines()[-40:])
     assert result.returncode == 0, f"{' '.join(command)}\n{result.stdout[-4000:]}\n{end}"

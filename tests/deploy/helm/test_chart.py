@@ -56,15 +56,25 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
 
 
+def check(values: Values, folder: Path, *options: str) -> None:
+    """Against the schemas of Kubernetes, where unknown fields are mistakes."""
+    manifest = folder / "manifest.yaml"
+    manifest.write_text(render(values).text)
+    program = str(Path(sys.executable).parent / "kubernetes-validate")
+    command = [program, "--strict", "--no-warn", *options, str(manifest)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES.keys())
 def test_kubernetes_takes_what_helm_renders(values: Values, tmp_path: Path) -> None:
     lint = helm("lint", "--strict", CHART, values=values)
     assert lint.returncode == 0, lint.stdout + lint.stderr
-    manifest = tmp_path / "manifest.yaml"
-    manifest.write_text(render(values).text)
-    validate = [str(Path(sys.executable).parent / "kubernetes-validate"), "--strict", "--no-warn", str(manifest)]
-    result = subprocess.run(validate, capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0, result.stdout + result.stderr
+    check(values, tmp_path)
+
+
+def test_older_kubernetes_takes_it(tmp_path: Path) -> None:
+    check({}, tmp_path, "--kubernetes-version", "1.25.0")  # the oldest whose schemas are at hand
 
 
 def test_it_can_be_packaged(tmp_path: Path) -> None:

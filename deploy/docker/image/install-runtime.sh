@@ -10,6 +10,8 @@ rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
 useradd --uid 10001 --create-home --shell /bin/bash --password '*' horovod
 mkdir -p /run/sshd
 install -d -o horovod -g horovod /etc/horovod /etc/horovod/ssh
-# Login shells forget the PATH of the image.
+# Login shells, and logins to a server that was started by hand, do not have the PATH of the image.
 # shellcheck disable=SC2016
 echo 'PATH=/opt/horovod/bin:$PATH' >/etc/profile.d/horovod.sh
+echo 'SetEnv PATH=/opt/horovod/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+  >/etc/ssh/sshd_config.d/horovod.conf

@@ -15,6 +15,8 @@ PLACE = ROOT / "build/images"
 BASE = "localhost/horovod-base"
 NAME = "horovod-cpu:test"
 PROGRAMS = ("buildah", "mmdebstrap", "dockerd", "docker-compose")
+# Ends with us, and what it mounts ends with it, whatever happens to us.
+ALONE = ("unshare", "--mount", "setpriv", "--pdeathsig", "KILL")
 PIP = ("PIP_INDEX_URL", "PIP_CERT")  # how this machine reaches packages, if it says so
 
 
@@ -70,11 +72,11 @@ def _buildah(*arguments: str) -> str:
 
 
 def _run(command: list[str]) -> str:
-    """Its output; what it says meanwhile is in build/images/log. It does not outlive us, whatever happens to us."""
+    """Its output; what it says meanwhile is in build/images/log."""
     log = PLACE / "log"
     with log.open("ab") as errors:
         result = subprocess.run(
-            ["setpriv", "--pdeathsig", "KILL", *command],
+            [*ALONE, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,

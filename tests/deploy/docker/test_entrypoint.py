@@ -97,7 +97,7 @@ def test_a_job_spans_containers(containers: Containers) -> None:
 def test_a_server_runs_beside_the_command(containers: Containers) -> None:
     login = ["ssh", "-p", "12345", "-o", "BatchMode=yes", "hosta", "hostname"]
     code, said = containers.run(containers.one, *login, SSH_SERVER="true", SSH_SERVER_PORT="12345")
-    assert (code, said.splitlines()[-1]) == (0, "hosta")
+    assert (code, "hosta" in said.splitlines()) == (0, True), said  # among what the server says
 
 
 def test_it_works_without_root(containers: Containers, keys: Path) -> None:

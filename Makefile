@@ -24,7 +24,7 @@ help: ## List these targets
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-mpi packages-testbed packages-aarch64
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-mpi packages-testbed packages-images packages-aarch64
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -74,12 +74,12 @@ demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one proce
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs ## Run all tests
+test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs $(STAMPS)/deploy ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak
-soak: all packages-fuzz packages-aarch64 $(STAMPS)/test .venv-tf215/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
-	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215 aarch64
+soak: all packages-fuzz packages-testbed packages-images packages-aarch64 $(STAMPS)/test $(STAMPS)/deploy .venv-tf215/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215 images aarch64
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench

@@ -10,6 +10,7 @@ mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev"
 bench="$mpi libgloo-dev iperf3"
 aarch64="g++-aarch64-linux-gnu qemu-user-static"
 testbed="iproute2 nftables iputils-ping openssh-client openssh-server openssl zsh fish groff-base slurm-wlm munge"
+images="buildah docker-compose docker.io mmdebstrap"
 
 if ! command -v dpkg-query >/dev/null; then
   echo "not a Debian system: the build expects the equivalents of: $build" >&2

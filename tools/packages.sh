@@ -8,6 +8,7 @@ fuzz="clang-14 libclang-rt-14-dev"
 lint="clang-format-14 clang-tidy-14"
 bench="openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev iperf3"
 testbed="iproute2 nftables iputils-ping openssh-client openssh-server openssl zsh fish groff-base slurm-wlm munge"
+cloud="docker.io mmdebstrap python3-apt"
 
 if ! command -v dpkg-query >/dev/null; then
   echo "not a Debian system: the build expects the equivalents of: $build" >&2

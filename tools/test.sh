@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
-#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|parallel|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
+#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|deploy|parallel|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
 #   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
+#   tools/test.sh cloud                                     whole deployments, minutes each: make soak
 #   tools/test.sh compile [asan|tsan|fuzz|packaging]...     only builds what these need
 # What the last four need is compiled while the stages before them run, most of which wait more than they work.
 # Variables: SUITES          folders of tests/cpp to build and run (default: all, but under TSan only those with threads)
@@ -116,6 +117,8 @@ launcher_stage() { "${pytest[@]}" tests/launcher; }
 elastic_stage() { "${pytest[@]}" tests/elastic; }  # jobs with faults
 packaging_stage() { "${pytest[@]}" tests/packaging; }
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
+deploy_stage() { "${pytest[@]}" tests/deploy; }    # what can be known of deployments in seconds
+cloud_stage() { "${pytest[@]}" -o faulthandler_timeout=3000 tests/cloud; }
 hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them survives
 
 if [ "${1:-}" = compile ]; then
@@ -145,7 +148,7 @@ finish_compiling() {
   ahead=""
 }
 
-[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts parallel torch tensorflow keras asan tsan fuzz packaging
+[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts deploy parallel torch tensorflow keras asan tsan fuzz packaging
 began=$SECONDS
 previous=""
 for number in $(seq $#); do

@@ -13,20 +13,20 @@ share=$1 slots=${2:-1}
 name=${PREEMPTIBLE_NAME:-$(hostname)} port=${PREEMPTIBLE_PORT:-12345} grace=${PREEMPTIBLE_GRACE:-30}
 entry=$share/secondaries/$name
 own=$(mktemp -d)
-sshd="" asked=""
+sshd=0 asked=""
 
+# shellcheck disable=SC2329  # called by a trap
 sessions() { ps -o pid= --ppid "$sshd"; }
+# shellcheck disable=SC2329
 leave() {
   rm -f "$entry"
-  if [ -n "$sshd" ]; then
-    # A session ends by itself when the main job lets this host go.
-    for ((tenths = 0; tenths < grace * 10; ++tenths)); do
-      [ -n "$asked" ] && sessions >/dev/null || break
-      sleep 0.1
-    done
-    # shellcheck disable=SC2046
-    kill $(sessions) "$sshd" 2>/dev/null || true
-  fi
+  # A session ends by itself when the main job lets this host go.
+  for ((tenths = 0; tenths < grace * 10; ++tenths)); do
+    if [ -z "$asked" ] || [ "$sshd" = 0 ] || ! sessions >/dev/null; then break; fi
+    sleep 0.1
+  done
+  # shellcheck disable=SC2046
+  [ "$sshd" = 0 ] || kill $(sessions) "$sshd" 2>/dev/null || true
   rm -rf "$own"
 }
 trap leave EXIT

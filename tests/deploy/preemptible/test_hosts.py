@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from bed import Bed, Host, why_not
 from job import Job
-from secondaries import SCRIPTS, Secondary, launch, listed
+from secondaries import ROOT, SCRIPTS, Secondary, launch, listed
 
 QUICK = {"HOROVOD_SILENCE_SECONDS": "2"}
 
@@ -79,3 +79,11 @@ def test_the_scripts_say_how_they_are_called() -> None:
         result = subprocess.run([SCRIPTS / script], capture_output=True, text=True, timeout=30)
         assert result.returncode == 2
         assert f"{script} SHARE" in result.stderr
+
+
+def test_shellcheck_finds_nothing() -> None:
+    shellcheck = ROOT / ".venv-cloud/bin/shellcheck"
+    if not shellcheck.exists():
+        pytest.skip("no ShellCheck: make .venv-cloud/stamp")
+    result = subprocess.run([shellcheck, *SCRIPTS.glob("*.sh")], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stdout

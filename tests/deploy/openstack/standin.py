@@ -34,12 +34,16 @@ class Cloud:
         self._addresses = os.environ.get("STANDIN_ADDRESSES", "").split(",")
 
     def all(self, kind: str) -> list[Thing]:
-        things = [json.loads(path.read_text()) for path in self._things.glob("*.json")]
-        return [thing for thing in things if thing["kind"] == kind]
+        things = [self.find(path.stem) for path in self._things.glob("*.json")]
+        return [thing for thing in things if thing and thing["kind"] == kind]
 
     def find(self, identity: str) -> Thing | None:
-        path = self._path(identity)
-        return json.loads(path.read_text()) if path.exists() else None
+        """Things are made and removed at the same time, so what was listed may be gone."""
+        try:
+            loaded: Thing = json.loads(self._path(identity).read_text())
+        except FileNotFoundError:
+            return None
+        return loaded
 
     def put(self, kind: str, thing: Thing) -> None:
         new = self._path(thing["id"]).with_suffix(".new")
@@ -47,21 +51,23 @@ class Cloud:
         new.rename(self._path(thing["id"]))
 
     def remove(self, identity: str) -> None:
-        for claim in self._things.glob("*.address"):
-            if claim.read_text() == identity:
-                claim.unlink()
+        thing = self.find(identity) or {}
+        if "access_ip_v4" in thing:
+            self._claim(thing["access_ip_v4"]).unlink()
         self._path(identity).unlink(missing_ok=True)
 
-    def claim_address(self, owner: str) -> str:
+    def claim_address(self) -> str:
         """The first free one; instances are made at the same time, and a file can be made only once."""
         for address in filter(None, self._addresses):
             try:
-                with (self._things / f"{address}.address").open("x") as claim:
-                    claim.write(owner)
+                self._claim(address).touch(exist_ok=False)
                 return address
             except FileExistsError:
                 continue
         raise ValueError("no address is left in STANDIN_ADDRESSES for another instance")
+
+    def _claim(self, address: str) -> Path:
+        return self._things / f"{address}.address"
 
     def _path(self, identity: str) -> Path:
         return self._things / f"{identity}.json"
@@ -122,6 +128,9 @@ class Kind(Resource):
     def delete(self, ctx: Any, current: Thing) -> None:
         self.cloud.remove(current["id"])
 
+    def upgrade(self, ctx: Any, version: int, old: Thing) -> Thing:
+        return old
+
 
 class Instance(Kind):
     name = "compute_instance_v2"
@@ -137,7 +146,7 @@ class Instance(Kind):
             raise ValueError(f"no such security group: {', '.join(sorted(unknown))}")
         if not thing["image_id"] and not thing["image_name"]:
             raise ValueError("an instance needs an image_id or image_name")
-        thing["access_ip_v4"] = self.cloud.claim_address(thing["id"])
+        thing["access_ip_v4"] = self.cloud.claim_address()
 
 
 class FloatingAddress(Kind):

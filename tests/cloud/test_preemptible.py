@@ -15,7 +15,7 @@ import pytest
 from bed import Bed, Host, why_not
 from secondaries import ROOT, Secondary, launch
 
-EPOCHS = 400  # more than pass while hosts change
+EPOCHS = 250  # more than pass while hosts change
 LIMIT = 600.0
 
 

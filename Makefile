@@ -24,7 +24,7 @@ help: ## List these targets
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-mpi packages-testbed packages-images packages-aarch64
+PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-mpi packages-testbed packages-images packages-cloud packages-aarch64
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -48,6 +48,13 @@ $(STAMPS)/%: requirements/%.txt requirements/runtime.txt $(STAMPS)/venv
 	@$(PYTHON) -m venv --clear .venv-tf215
 	@echo "$(CURDIR)/python" > "$$(.venv-tf215/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-in-place.pth"
 	@.venv-tf215/bin/pip install -q -r $<
+	@touch $@
+
+# Terraform and Ansible: tests run their programs, and import nothing from here.
+.venv-cloud/stamp: requirements/cloud.txt | packages-build
+	@echo "creating .venv-cloud"
+	@$(PYTHON) -m venv --clear .venv-cloud
+	@.venv-cloud/bin/pip install -q -r $<
 	@touch $@
 
 # ---- build
@@ -74,12 +81,12 @@ demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one proce
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs $(STAMPS)/deploy ## Run all tests
+test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs $(STAMPS)/deploy .venv-cloud/stamp ## Run all tests
 	@tools/test.sh
 
 .PHONY: soak
-soak: all packages-fuzz packages-testbed packages-images packages-aarch64 $(STAMPS)/test $(STAMPS)/deploy .venv-tf215/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
-	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215 images aarch64
+soak: all packages-fuzz packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/tensorflow $(STAMPS)/deploy .venv-tf215/stamp .venv-cloud/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215 images cloud aarch64
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench
@@ -108,5 +115,5 @@ lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/
 	$(BIN)/mypy
 
 .PHONY: clean
-clean: ## Remove everything that was built, also .venv and .venv-tf215
-	rm -rf build dist .venv .venv-tf215 python/horovod/lib python/horovod/bin
+clean: ## Remove everything that was built, also .venv, .venv-tf215 and .venv-cloud
+	rm -rf build dist .venv .venv-tf215 .venv-cloud python/horovod/lib python/horovod/bin

@@ -11,6 +11,7 @@ bench="$mpi libgloo-dev iperf3"
 aarch64="g++-aarch64-linux-gnu qemu-user-static"
 testbed="iproute2 nftables iputils-ping openssh-client openssh-server openssl zsh fish groff-base slurm-wlm munge"
 images="buildah docker-compose docker.io mmdebstrap"
+cloud="docker.io mmdebstrap python3-apt"
 
 if ! command -v dpkg-query >/dev/null; then
   echo "not a Debian system: the build expects the equivalents of: $build" >&2

@@ -4,6 +4,7 @@
 #   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
 #   tools/test.sh aarch64                                   the C++ tests for another processor, emulated: make soak
 #   tools/test.sh images                                    builds the CPU image and trains in it: make soak
+#   tools/test.sh cloud                                     whole deployments, minutes each: make soak
 #   tools/test.sh compile [asan|tsan|fuzz|packaging]...     only builds what these need
 # What the last four need is compiled while the stages before them run, most of which wait more than they work.
 # Variables: SUITES          folders of tests/cpp to build and run (default: all, but under TSan only those with threads)
@@ -144,6 +145,7 @@ elastic_stage() { "${pytest[@]}" tests/elastic; }  # jobs with faults
 packaging_stage() { "${pytest[@]}" tests/packaging; }
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
 docs_stage() { "${pytest[@]}" tests/docs; }        # the site, and the commands on its pages
+cloud_stage() { "${pytest[@]}" -o faulthandler_timeout=3000 tests/cloud; }
 hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them survives
 deploy_stage() { "${pytest[@]}" tests/deploy; }    # what can be known of deployments in seconds
 images_stage() { "${pytest[@]}" -o faulthandler_timeout=3600 tests/images; }

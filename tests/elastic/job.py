@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,8 +44,10 @@ class Job:
         program: str = "worker.py",
         env: dict[str, str] | None = None,
         popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen,
+        launch: Sequence[str] = (),
     ) -> None:
-        """`popen` may start it on another host that shares this one's files."""
+        """`popen` may start it on another host that shares this one's files; `launch` takes the place of horovodrun and
+        its options, the list of hosts included."""
         self.folder = folder
         self.events: list[Event] = []
         self._numbers = itertools.count()
@@ -61,7 +63,7 @@ class Job:
         script.chmod(0o755)
         outside = {key: value for key, value in os.environ.items() if not key.startswith("HOROVOD_")}
         self._log = (folder / "log").open("wb")
-        command = [horovodrun, "-np", str(np), "--host-discovery-script", str(script), *options]
+        command = [*launch] or [horovodrun, "-np", str(np), "--host-discovery-script", str(script), *options]
         self.process = popen(
             [*command, sys.executable, str(HERE / program)],
             env=outside
@@ -115,7 +117,7 @@ class Job:
             worlds = [each for each in self._world.values() if each["size"] == size and each["time"] > after]
             return {each["rank"] for each in worlds} == set(range(size))
 
-        self._wait_until(is_going, f"a world of {size}")
+        self.wait_until(is_going, f"a world of {size}")
         return max(each["time"] for each in self._world.values() if each["size"] == size and each["time"] > after)
 
     def wait_for(self, wanted: Callable[[Event], bool], what: str) -> Event:
@@ -126,7 +128,7 @@ class Job:
             found.extend(event for event in self.events if wanted(event))
             return bool(found)
 
-        self._wait_until(has_come, what)
+        self.wait_until(has_come, what)
         return found[0]
 
     def finish(self, exit_code: int = 0) -> list[Event]:
@@ -136,7 +138,7 @@ class Job:
 
     def wait_for_end(self, exit_code: int | None = 0) -> list[Event]:
         """Check that the job ends in time, with this exit code, leaves nobody and that all ranks have the same."""
-        self._wait_until(lambda: self.process.poll() is not None, "the end of the job")
+        self.wait_until(lambda: self.process.poll() is not None, "the end of the job")
         self._receive()
         code = self.process.returncode
         if exit_code is not None:
@@ -156,7 +158,7 @@ class Job:
 
     def run_until(self, moment: float) -> None:
         """Let the job run until a time of the monotonic clock."""
-        self._wait_until(lambda: time.monotonic() >= moment, "time left", limit=float("inf"))
+        self.wait_until(lambda: time.monotonic() >= moment, "time left", limit=float("inf"))
 
     # ---- what it knows
 
@@ -171,7 +173,7 @@ class Job:
             going = (each["time"] for each in self.events if each["event"] == "going" and each["pid"] == pid)
             return next((when for when in going if when > moment), None)
 
-        self._wait_until(lambda: all(first(pid) is not None for pid in pids), "first step of all")
+        self.wait_until(lambda: all(first(pid) is not None for pid in pids), "first step of all")
         return max(first(pid) or 0.0 for pid in pids)
 
     def epochs_between(self, begin: float, end: float) -> int:
@@ -198,7 +200,7 @@ class Job:
         waiting = sorted(path.name for path in (self.folder / "faults").iterdir())
         return f"hosts {self.hosts}, faults that wait: {waiting}\n{events}\n{self.log()[-8000:]}"
 
-    def _wait_until(self, condition: Callable[[], bool], what: str, limit: float = LIMIT) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str, limit: float = LIMIT) -> None:
         deadline = time.monotonic() + limit
         while not condition():
             self._inbox.settimeout(0.05 if self.process.poll() is None else 0.001)

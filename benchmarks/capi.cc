@@ -141,6 +141,6 @@ int main(int argc, char** argv) {
     bench::Sampler sampler(team, argc, argv);
     for (const Case& c : sampler.cases()) measure_case(sampler, team, c);
     expect(hvd_shutdown());
-    hvd_mpi_end();  // where mpi.py has started this under mpirun
+    hvd_mpi_end(0);  // where mpi.py has started this under mpirun
   });
 }

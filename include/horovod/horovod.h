@@ -297,9 +297,10 @@ HVD_EXPORT hvd_code hvd_mpi_use(const void* communicator, const int32_t* ranks, 
 HVD_EXPORT int32_t hvd_mpi_enabled(void);           /* 1: this world has met over MPI, or its data go there */
 HVD_EXPORT int32_t hvd_gloo_enabled(void);          /* 1: the engine itself carries this world's data */
 HVD_EXPORT int32_t hvd_mpi_threads_supported(void); /* 1: enabled, and MPI may be called from several threads */
-/* For the end of the process: hvd_shutdown, then ends MPI if hvd_init started it. If operations of MPI were left
- * unfinished because a rank is lost, MPI is not ended, which would never return: the job is. */
-HVD_EXPORT void hvd_mpi_end(void);
+/* For the end of the process: hvd_shutdown, then ends MPI if hvd_init started it. After a failure (`failed`, or a rank
+ * is lost, or operations of MPI were left unfinished) MPI is not ended, which might never return: the job is, by the
+ * end of this process, or by MPI_Abort if MPI is the script's. */
+HVD_EXPORT void hvd_mpi_end(int32_t failed);
 
 /* ---- elastic jobs ---- */
 

@@ -339,9 +339,9 @@ int32_t hvd_mpi_enabled(void) { return Runtime::instance().mpi_enabled() ? 1 : 0
 int32_t hvd_gloo_enabled(void) { return Runtime::instance().gloo_enabled() ? 1 : 0; }
 int32_t hvd_mpi_threads_supported(void) { return Runtime::instance().mpi_threads_supported() ? 1 : 0; }
 
-void hvd_mpi_end(void) {
-  (void)guarded([]() -> Status {
-    Runtime::instance().end_mpi();
+void hvd_mpi_end(int32_t failed) {
+  (void)guarded([&]() -> Status {
+    Runtime::instance().end_mpi(failed != 0);
     return {};
   });
 }

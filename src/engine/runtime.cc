@@ -261,6 +261,7 @@ void Runtime::shutdown_locked() {
   }
   if (!engine) return;
   last_end_ = engine->operations()->why_closed();
+  if (mpi_ != nullptr && last_end_.code() == Code::peer_lost) mpi_->spoil(last_end_);  // it would wait for that rank
   engine->shutdown();
 }
 

@@ -32,7 +32,7 @@ class Runtime {
   bool mpi_enabled() const;   // this world met over MPI, or its data go there
   bool gloo_enabled() const;  // the engine itself carries this world's data
   bool mpi_threads_supported() const;
-  void end_mpi();
+  void end_mpi(bool failed);
 
   // Of an elastic job; connects to the launcher when it is first asked for. precondition: this is no worker of one.
   Result<std::shared_ptr<Membership>> membership();

@@ -68,10 +68,11 @@ bool Runtime::mpi_enabled() const { return Visit(*this).engine() != nullptr && m
 bool Runtime::gloo_enabled() const { return Visit(*this).engine() != nullptr && !mpi_carries_; }
 bool Runtime::mpi_threads_supported() const { return mpi_enabled() && mpi_->threads_supported(); }
 
-void Runtime::end_mpi() {
+void Runtime::end_mpi(bool failed) {
   std::lock_guard life(life_mutex_);
   if (mpi_ == nullptr || forked_) return;
   shutdown_locked();
+  if (failed) mpi_->spoil({Code::unknown, "an operation of Horovod has failed in this process"});
   mpi_->end();
 }
 

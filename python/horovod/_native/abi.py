@@ -217,7 +217,7 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_mpi_enabled": Prototype(c_int32, []),
     "hvd_gloo_enabled": Prototype(c_int32, []),
     "hvd_mpi_threads_supported": Prototype(c_int32, []),
-    "hvd_mpi_end": Prototype(None, [], blocks=True),
+    "hvd_mpi_end": Prototype(None, [c_int32], blocks=True),
     "hvd_elastic_next_event": Prototype(c_int, [c_double, POINTER(ElasticEvent)], blocks=True),
     "hvd_elastic_stop_waiting": Prototype(None, []),
     "hvd_elastic_leave": Prototype(c_int, [c_char_p], blocks=True),

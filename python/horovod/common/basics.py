@@ -6,6 +6,7 @@ import atexit
 import functools
 import itertools
 import os
+import sys
 from collections.abc import Sequence
 from ctypes import c_int32
 from typing import Any
@@ -209,4 +210,5 @@ def _shut_down_at_exit() -> None:
 
 def _end() -> None:
     HorovodBasics().shutdown()
-    library().hvd_mpi_end()
+    uncaught = getattr(sys, "last_type", None)  # what this process ends with
+    library().hvd_mpi_end(int(uncaught is not None and issubclass(uncaught, HorovodInternalError)))

@@ -42,5 +42,11 @@ take_keys
 if [ "${1:-}" = sshd ] || [ "${SSH_SERVER:-}" = true ]; then prepare_server; fi
 server=(/usr/sbin/sshd -e -f "$SSH_DIR/sshd_config")
 [ "${1:-}" != sshd ] || exec "${server[@]}" -D "${@:2}"
-[ "${SSH_SERVER:-}" != true ] || "${server[@]}"
+if [ "${SSH_SERVER:-}" = true ]; then
+  "${server[@]}"
+  until answers 2>/dev/null; do  # it goes into the background before it listens
+    [ "$SECONDS" -lt 30 ] || fail "the ssh server does not answer at port $SSH_PORT"
+    sleep 0.05
+  done
+fi
 exec "$@"

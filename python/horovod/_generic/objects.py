@@ -56,14 +56,15 @@ def _pickled(obj: Any) -> _Buffer:
     return (c_ubyte * len(data)).from_buffer_copy(data)
 
 
+# Not after the object's type: ranks that pass different ones would wait for each other for ever.
+_DEFAULT_NAME = "object"
+
+
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Return the object of `root_rank`, unpickled; the root returns its own.
-
-    The default name is that of the local object's type, so ranks pass the same type or a name.
-    """
-    name = type(obj).__name__ if name is None else name
+    """Return the object of `root_rank`, unpickled; the root returns its own. Others may pass anything, such as None."""
+    name = _DEFAULT_NAME if name is None else name
     is_root = checked(library().hvd_rank()) == root_rank
     data = _pickled(obj) if is_root else (c_ubyte * 0)()
     size = _collectives.broadcast_((c_int64 * 1)(len(data)), root_rank, f"{name}.sz", process_set)
@@ -74,13 +75,13 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
-    """Return the objects of all ranks, in rank order. The default name is that of the local object's type."""
+    """Return the objects of all ranks, in rank order; they may be of different types."""
     return allgather_object_in(global_process_set, obj, name)
 
 
 def allgather_object_in(process_set: ProcessSet, obj: Any, name: str | None = None) -> list[Any]:
     """As `allgather_object`, of the ranks of a set."""
-    name = type(obj).__name__ if name is None else name
+    name = _DEFAULT_NAME if name is None else name
     data = _pickled(obj)
     sizes = _collectives.allgather((c_int64 * 1)(len(data)), f"{name}.sz", process_set)
     gathered = memoryview(_collectives.allgather(data, f"{name}.t", process_set))

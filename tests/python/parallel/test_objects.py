@@ -17,9 +17,11 @@ def test_broadcast() -> None:
         assert result["rank"] == root and len(result["array"]) == root * 1000 and result["text"] == "x" * root
 
 
-def test_broadcast_with_a_name_and_different_types() -> None:
+def test_types_may_differ() -> None:
     given: Any = [1, 2] if hvd.rank() == 0 else None
-    assert hvd.broadcast_object(given, name="types differ") == [1, 2]
+    assert hvd.broadcast_object(given) == [1, 2]
+    assert hvd.broadcast_object(given, name="with a name") == [1, 2]
+    assert hvd.allgather_object(given) == [[1, 2]] + [None] * (hvd.size() - 1)
 
 
 def test_functions_travel() -> None:

@@ -43,6 +43,20 @@ def test_the_environment_arrives_whatever_is_in_it(hosts, run, python):
     assert directory == os.getcwd()
 
 
+def test_programs_are_found_as_here_or_else_as_there(hosts, run, tmp_path):
+    """A virtual environment that is active here is one there, too; and hosts may have programs of their own."""
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+        for name in ("everywhere", folder):
+            program = tmp_path / folder / name
+            program.write_text(f"#!/bin/sh\necho that of {folder}\n")
+            program.chmod(0o755)
+    (hosts / "a.sh").write_text(f'PATH={tmp_path}/there:/usr/bin:/bin eval "$1"')
+    here = {**os.environ, "PATH": f"{tmp_path}/here:{os.environ['PATH']}"}
+    for name, found in [("everywhere", "here"), ("here", "here"), ("there", "there")]:
+        assert run("-np", "1", "-H", "a:1", name, env=here).stdout == f"[0]<stdout>:that of {found}\n".encode()
+
+
 def test_another_users_home_stays(hosts, run, python):
     ((environment, _),) = by_rank(run("-np", "1", "-H", "ada@a:1", *python(SHOW), env={**os.environ, "HOME": "/mine"}))
     assert environment["HOME"] == "/"

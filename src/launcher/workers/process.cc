@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 namespace hvd {
 namespace {
@@ -67,8 +68,13 @@ void bind_to_cpus(const cpu_set_t* cpus) {
   ::signal(SIGPIPE, SIG_DFL);
   int in = ends.in >= 0 ? ends.in : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (in >= 0 && ::dup2(in, STDIN_FILENO) >= 0 && ::dup2(ends.out, STDOUT_FILENO) >= 0 &&
-      ::dup2(ends.err, STDERR_FILENO) >= 0 && (*directory == '\0' || ::chdir(directory) == 0))
-    ::execvpe(command[0], command, environment);
+      ::dup2(ends.err, STDERR_FILENO) >= 0 && (*directory == '\0' || ::chdir(directory) == 0)) {
+    // As a shell with that environment would find it. What is not there may still be where this host has its programs.
+    char** own = std::exchange(environ, const_cast<char**>(environment));
+    ::execvp(command[0], command);
+    environ = own;
+    if (errno == ENOENT) ::execvpe(command[0], command, environment);
+  }
   int error = errno;
   [[maybe_unused]] ssize_t told = ::write(ends.failure, &error, sizeof error);
   ::_exit(127);

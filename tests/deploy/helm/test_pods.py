@@ -14,9 +14,6 @@ from job import Job
 from jobs import REDUCE, WAIT, await_up, of_command
 from pods import LIMIT, NAME, Cluster, make_keys, worker_name
 
-# Arguments for mpirun that the tutorial gives beside the host file; none as long as --mpi-args needs an mpirun.
-MPI_ARGS: list[str] = []
-
 
 def python(code: str) -> list[str]:
     return ["python", "-c", shlex.quote(code)]
@@ -59,11 +56,11 @@ def test_some_workers_may_be_enough(cluster: Cluster) -> None:
 
 
 def test_a_host_file_job_runs_on_all_workers(cluster: Cluster, tmp_path: Path) -> None:
-    """The tutorial's first command."""
+    """The tutorial's first command, without its --mpi-args: tests/launcher/test_mpirun.py has them."""
     script = tmp_path / "train.py"
     script.write_text(REDUCE)
     hostfile = ["--hostfile", "/horovod/generated/hostfile"]
-    args = ["horovodrun", "-n", 4, *hostfile, *MPI_ARGS, "bash", "-c", shlex.quote(f"python {script}")]
+    args = ["horovodrun", "-n", 4, *hostfile, "bash", "-c", shlex.quote(f"python {script}")]
     install(cluster, worker={"slots": 2}, driver={"args": args}, ssh={"port": 12345})
     code, said = finish(cluster.start_driver())
     assert code == 0, said

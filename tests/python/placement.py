@@ -8,11 +8,14 @@ over the loopback interface.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import secrets
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 
 def job(hosts: list[int]) -> dict[str, str]:
@@ -43,10 +46,13 @@ def place(hosts: list[int], rank: int) -> dict[str, str]:
 
 
 def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """One that the kernel gives to nobody: rank 0 takes it later, and the other ranks ask for ports meanwhile."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(max(1024, lowest // 2), lowest)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def main() -> int:

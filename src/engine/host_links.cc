@@ -22,6 +22,10 @@ Result<std::unique_ptr<HostLinks>> HostLinks::create(Transport& transport, std::
 
 void HostLinks::progress(TimePoint now) {
   each([&](ControlLink& link) { progress(link, now); });
+  spread_failure();
+}
+
+void HostLinks::spread_failure() {
   if (!transport_.failed()) return;
   Status failure = transport_.failure();
   each([&](ControlLink& link) { link.spread(failure); });
@@ -57,6 +61,7 @@ void HostLinks::send_down(ByteView message) {
 }
 
 void HostLinks::leave(TimePoint until) {
+  spread_failure();  // who fails and leaves at once may not have been here since
   each([](ControlLink& link) { link.say_goodbye(); });
   for (;;) {
     TimePoint now = Clock::now();

@@ -45,12 +45,14 @@ class HostLinks {
     each([&](const ControlLink& link) { into.push_back(link.descriptor()); });
   }
 
-  // Tells the peers that the end of the links is no failure, and waits until all that was sent has left.
+  // Tells the peers of the failure if there was one, and that the end of the links is none; waits until all that was
+  // sent has left.
   void leave(TimePoint until);
 
  private:
   HostLinks(Transport& transport, std::unique_ptr<ControlLink> parent, std::vector<Child> children);
   void progress(ControlLink& link, TimePoint now);
+  void spread_failure();
   template <class Visit>
   void each(Visit&& visit) const {
     if (parent_) visit(*parent_);

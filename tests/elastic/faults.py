@@ -122,7 +122,7 @@ class Schedule:
 
     def host_goes(self) -> None:
         """One that has ranks; the one that went before comes back."""
-        used = sorted(set(self._job.hosts_in_use()))
+        used = sorted(set(self._job.hosts_of_world(SIZE)))  # not those of workers that are late
         gone = self._chance.choice(used)
         self._job.set_hosts({host: slots for host, slots in HOSTS.items() if host != gone})
         self._hosts_gone += 1

@@ -185,6 +185,11 @@ class Job:
         at_work = [event for event in self._world.values() if event["time"] > after]
         return [event["host"] for event in at_work if _is_worker(event["pid"])]
 
+    def hosts_of_world(self, size: int) -> list[str]:
+        """The host of every rank, by rank, of the newest world of this size."""
+        newest = {event["rank"]: event for event in sorted(self._world.values(), key=lambda event: event["time"])}
+        return [newest[rank]["host"] for rank in range(size)]
+
     def living(self) -> list[int]:
         """The processes of workers that have not ended."""
         pids = {event["pid"] for event in self.events}

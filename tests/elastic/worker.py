@@ -105,7 +105,7 @@ def main() -> None:
     hvd.init()
     state = Training()
     if FILE:
-        tell("resumed", found=state.resume_from(FILE), epoch=state.epoch)
+        tell("resumed", found=state.resume_from(FILE), commits=state.progress().commits)
         state.save_to(FILE)
     run_fn(train, form_world)(state)
     point("exit", hvd.rank())

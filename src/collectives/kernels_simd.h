@@ -287,7 +287,9 @@ double dot_elements(const std::byte* a, const std::byte* b, size_t count) {
   return lanes[0];
 }
 
-void stream_bytes(std::byte* destination, const std::byte* source, size_t bytes) {
+// put(address, vector) stores; the addresses are aligned.
+template <class Put>
+void copy_vectors(std::byte* destination, const std::byte* source, size_t bytes, Put put) {
   const size_t misaligned = -reinterpret_cast<uintptr_t>(destination) % kVectorBytes;
   size_t offset = misaligned < bytes ? misaligned : bytes;
   __builtin_memcpy(destination, source, offset);
@@ -297,9 +299,17 @@ void stream_bytes(std::byte* destination, const std::byte* source, size_t bytes)
 #pragma GCC unroll 4
     for (size_t i = 0; i < kVectors; ++i) block[i] = load<Vector<uint8_t>>(source + offset + i * kVectorBytes);
 #pragma GCC unroll 4
-    for (size_t i = 0; i < kVectors; ++i) stream(destination + offset + i * kVectorBytes, block[i]);
+    for (size_t i = 0; i < kVectors; ++i) put(destination + offset + i * kVectorBytes, block[i]);
   }
   __builtin_memcpy(destination + offset, source + offset, bytes - offset);
+}
+
+void copy_bytes(std::byte* destination, const std::byte* source, size_t bytes) {
+  copy_vectors(destination, source, bytes, [](std::byte* to, Vector<uint8_t> vector) { store(to, vector); });
+}
+
+void stream_bytes(std::byte* destination, const std::byte* source, size_t bytes) {
+  copy_vectors(destination, source, bytes, [](std::byte* to, Vector<uint8_t> vector) { stream(to, vector); });
   finish_streaming();
 }
 
@@ -337,6 +347,7 @@ constexpr Kernels make_kernels(const char* name) {
   row(DType::f64) = float_row<Float<double>>();
   row(DType::bf16) = float_row<Bfloat16>();
   row(DType::boolean) = boolean_row();
+  kernels.copy = copy_bytes;
   kernels.stream_copy = stream_bytes;
   return kernels;
 }

@@ -36,6 +36,7 @@ struct Kernels {
   };
   const char* name;  // "x86-64-v3"
   Row rows[kDTypeCount];
+  void (*copy)(std::byte* destination, const std::byte* source, size_t bytes);
   void (*stream_copy)(std::byte* destination, const std::byte* source, size_t bytes);
 };
 

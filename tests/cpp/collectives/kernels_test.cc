@@ -252,9 +252,11 @@ TEST(KernelsScaleTest, IntegersBeyondTheRangeBecomeItsEnds) {
 
 TEST(KernelsCopyTest, CopiesBytesAtAnyAlignment) {
   std::mt19937_64 random(7);
+  std::vector<size_t> lengths = {2047, 2048, 2049, 5000, 16383, 16384, 16385};
+  for (size_t bytes = 0; bytes < 700; bytes += bytes < 140 ? 1 : 61) lengths.push_back(bytes);
   for (const Kernels* kernels : supported_kernels()) {
     for (const StoreHint store : {StoreHint::cached, StoreHint::streaming}) {
-      for (size_t bytes = 0; bytes < 700; bytes += bytes < 140 ? 1 : 61) {
+      for (const size_t bytes : lengths) {
         for (const size_t misalignment : {0, 1, 16, 63}) {
           Array source(DType::u8, bytes, random() % 64);
           Array destination(DType::u8, bytes, misalignment);

@@ -9,6 +9,7 @@
 #include "backends/loader.h"
 #include "base/log.h"
 #include "collectives/host_collectives.h"
+#include "engine/outputs.h"
 
 namespace hvd {
 namespace {
@@ -275,65 +276,17 @@ Status Executor::prepare(Execution& execution) {
   const Request& request = execution.plan.first();
   collectives_of(request.process_set).describe(request.name.c_str());
   if (rows_may_differ(request.kind)) {
-    if (Status status = exchange_rows(execution); !status.ok()) return status;
+    Collectives& collectives = collectives_of(request.process_set);
+    if (Status status = exchange_rows(collectives, request.kind, execution.operations); !status.ok()) return status;
   }
   for (Operation* operation : execution.operations) {
     if (request.kind == Kind::broadcast) {
       std::lock_guard lock(mutex_);
       operation->root_position = *process_sets_.position(request.process_set, Rank{request.root_rank});
     }
-    if (Status status = allocate(*operation); !status.ok()) transport_.abort(status);
+    if (Status status = allocate_output(*operation); !status.ok()) transport_.abort(status);
   }
   return transport_.failure();
-}
-
-// allgather: every rank tells its rows of each tensor. alltoall: every rank tells what it sends to each rank.
-Status Executor::exchange_rows(Execution& execution) {
-  Collectives& collectives = collectives_of(execution.plan.first().process_set);
-  size_t ranks = static_cast<size_t>(collectives.size());
-  bool gather = execution.plan.first().kind == Kind::allgather;
-  std::vector<int64_t> mine;
-  for (Operation* operation : execution.operations) {
-    if (gather)
-      mine.push_back(operation->input.shape[0]);
-    else
-      mine.insert(mine.end(), operation->sent_rows.begin(), operation->sent_rows.end());
-  }
-  std::vector<int64_t> all(mine.size() * ranks);
-  Status status = collectives.allgather(std::as_bytes(std::span(mine)), reinterpret_cast<std::byte*>(all.data()));
-  if (!status.ok()) return status;
-  size_t self = static_cast<size_t>(collectives.position());
-  for (size_t i = 0; i < execution.operations.size(); i++) {
-    Operation& operation = *execution.operations[i];
-    operation.received_rows.resize(ranks);
-    int64_t total = 0;
-    for (size_t p = 0; p < ranks; p++) {
-      int64_t rows = all[p * mine.size() + (gather ? i : self)];
-      operation.received_rows[p] = rows;
-      total += rows;
-    }
-    if (!gather) operation.largest_rows = *std::max_element(all.begin(), all.end());
-    operation.output.shape = operation.input.shape;
-    operation.output.shape[0] = total;
-  }
-  return {};
-}
-
-Status Executor::allocate(Operation& operation) {
-  if (operation.output.data != nullptr || operation.output.bytes() == 0) return {};
-  if (operation.allocate) {
-    operation.output.data = operation.allocate(operation.output);
-    if (operation.output.data != nullptr) return {};
-    return {Code::unknown, fmt::format("the caller could not allocate the output of {}", operation.request.name)};
-  }
-  void* memory = nullptr;
-  if (::posix_memalign(&memory, kLine, operation.output.bytes()) != 0) {
-    return {Code::unknown, fmt::format("cannot allocate {} bytes for the output of {}", operation.output.bytes(),
-                                       operation.request.name)};
-  }
-  operation.owned_output.reset(static_cast<std::byte*>(memory));
-  operation.output.data = operation.owned_output.get();
-  return {};
 }
 
 // ---- carried ----
@@ -345,7 +298,7 @@ bool Executor::can_carry(const Operation& operation) const {
 void Executor::on_carried(const Request& request, ByteView theirs) {
   Task::Place* place = operations_.find(request);
   if (place == nullptr) return;  // everything has been ended meanwhile
-  Status status = allocate(*place->operation);
+  Status status = allocate_output(*place->operation);
   if (status.ok()) {
     status = cpu_->combine(*place->operation, theirs, world_.rank);
   } else {

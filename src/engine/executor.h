@@ -80,8 +80,6 @@ class Executor final : public CarriedListener {
   bool collect(Execution& execution);  // false: this rank has no part in the plan
   void stand_in(Execution& execution, const Request& request);
   Status change_process_sets(Execution& execution);
-  Status exchange_rows(Execution& execution);
-  Status allocate(Operation& operation);
   Status prepare(Execution& execution);
   void start(Execution& execution);
   void finish(Execution& execution, const Status& status);

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "base/joined.h"
+#include "launcher/output/flush_at_end.h"
 #include "launcher/workers/environment.h"
 
 namespace hvd {
 namespace {
 
 constexpr size_t kSummaryLines = 20;
-constexpr Duration kReaderPatience = std::chrono::seconds(5);  // with who reads our output, once the user has enough
 constexpr WorkerStream kBoth[] = {WorkerStream::out, WorkerStream::err};
 
 std::string ranks_text(size_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
@@ -120,7 +120,7 @@ int Job::run() {
   leave();
   bool has_started = !workers_.empty();
   if (!failures_.empty() && has_started) screen_.show(WorkerStream::err, summary());
-  flush_screen();
+  flush_at_end(screen_, signals_, set_, stop_signal_ != 0);
   if (!failures_.empty()) return 1;
   return stop_signal_ ? 128 + stop_signal_ : 0;
 }
@@ -251,20 +251,6 @@ std::string Job::consequences(const Failure& cause) const {
   parts.reserve(endings.size());
   for (const auto& [ending, count] : endings) parts.push_back(fmt::format("{} {}", ranks_text(count), ending));
   return fmt::format("After that: {}.\n", joined(parts, ", "));
-}
-
-// The readers of our output take the time they need, but not after the user asked us to stop.
-void Job::flush_screen() {
-  TimePoint give_up = stop_signal_ ? Clock::now() + kReaderPatience : kNever;
-  screen_.set_status("");
-  for (screen_.flush(); !screen_.is_empty() && Clock::now() < give_up; screen_.flush()) {
-    screen_.add_to(set_);
-    signals_.add_to(set_);
-    set_.wake_at(give_up);
-    set_.wait();
-    if (!signals_.take_stop_signals().empty()) give_up = Clock::now();
-    signals_.reap([](pid_t, int) {});
-  }
 }
 
 }  // namespace hvd

@@ -77,7 +77,6 @@ class Job {
   void show_progress();
   std::string summary() const;
   std::string consequences(const Failure& cause) const;
-  void flush_screen();
   Worker* find(const HostState& host, int rank);
 
   const Options& options_;

@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "base/joined.h"
+#include "launcher/output/flush_at_end.h"
 #include "launcher/workers/environment.h"
 
 namespace hvd {
 namespace {
 
 constexpr size_t kLastLines = 20;
-constexpr Duration kConsolePatience = std::chrono::seconds(5);  // with who reads our output, once the user has enough
 constexpr Duration kEndPatience = std::chrono::seconds(5);  // from the end of a worker's line to that of its process
 constexpr WorkerStream kEveryStream[] = {WorkerStream::out, WorkerStream::err};
 
@@ -54,7 +54,7 @@ int ElasticJob::run() {
   fleet_.leave();
   while (!fleet_.has_left()) step();
   if (!failure_.empty() && stop_signal_ == 0) screen_.show(WorkerStream::err, summary());
-  flush_screen();
+  flush_at_end(screen_, signals_, set_, stop_signal_ != 0);
   return stop_signal_ != 0 ? 128 + stop_signal_ : exit_code_;
 }
 
@@ -360,20 +360,6 @@ std::string ElasticJob::summary() const {
     text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
   if (!lines.empty()) text += fmt::format("The last lines of its stderr:\n    {}\n", joined(lines, "\n    "));
   return text;
-}
-
-// The readers of our output take the time they need, but not after the user asked us to stop.
-void ElasticJob::flush_screen() {
-  TimePoint give_up = stop_signal_ ? Clock::now() + kConsolePatience : kNever;
-  screen_.set_status("");
-  for (screen_.flush(); !screen_.is_empty() && Clock::now() < give_up; screen_.flush()) {
-    screen_.add_to(set_);
-    signals_.add_to(set_);
-    set_.wake_at(give_up);
-    set_.wait();
-    if (!signals_.take_stop_signals().empty()) give_up = Clock::now();
-    signals_.reap([](pid_t, int) {});
-  }
 }
 
 }  // namespace hvd

@@ -88,7 +88,6 @@ class ElasticJob : FleetEvents, LineEvents {
   int slots_of(const std::string& host) const;
   Worker* find(int id);
   std::string summary() const;
-  void flush_screen();
 
   const Options& options_;
   WorkerLines& lines_;

@@ -1,0 +1,18 @@
+// What must be known of outputs before a backend runs: sizes that only the other ranks know, and memory.
+// Thread rule: the thread that drives.
+#pragma once
+
+#include <span>
+
+#include "collectives/collectives.h"
+#include "engine/task.h"
+
+namespace hvd {
+
+// allgather: every rank tells its rows of each tensor. alltoall: every rank tells what it sends to each rank.
+Status exchange_rows(Collectives& collectives, Kind kind, std::span<Operation* const> operations);
+
+// Of an operation whose output has a shape but no memory yet; the caller's allocator goes first.
+Status allocate_output(Operation& operation);
+
+}  // namespace hvd

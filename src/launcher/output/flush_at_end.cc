@@ -1,0 +1,25 @@
+#include "launcher/output/flush_at_end.h"
+
+#include "base/clock.h"
+
+namespace hvd {
+namespace {
+
+constexpr Duration kReaderPatience = std::chrono::seconds(5);  // with who reads our output, once the user has enough
+
+}  // namespace
+
+void flush_at_end(Screen& screen, Signals& signals, PollSet& set, bool was_stopped) {
+  TimePoint give_up = was_stopped ? Clock::now() + kReaderPatience : kNever;
+  screen.set_status("");
+  for (screen.flush(); !screen.is_empty() && Clock::now() < give_up; screen.flush()) {
+    screen.add_to(set);
+    signals.add_to(set);
+    set.wake_at(give_up);
+    set.wait();
+    if (!signals.take_stop_signals().empty()) give_up = Clock::now();
+    signals.reap([](pid_t, int) {});
+  }
+}
+
+}  // namespace hvd

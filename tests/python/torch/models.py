@@ -37,3 +37,26 @@ def assert_same_on_all_ranks(
     mine = flat(parameters)
     gathered = hvd.allgather(mine.unsqueeze(0), "weights", process_set)
     assert all(torch.equal(each, mine) for each in gathered)
+
+
+def sgd(model: torch.nn.Module, lr: float = 0.1, **options: object) -> torch.optim.Optimizer:
+    return hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=lr), model.named_parameters(), **options)
+
+
+def mean_gradients(step: int, ranks: range | None = None, seed: int = 1) -> torch.Tensor:
+    """What the gradients of all ranks are on average, computed here."""
+    ranks = range(hvd.size()) if ranks is None else ranks
+    all_of_them = []
+    for rank in ranks:
+        model = make_model(seed)
+        model(batch(step, rank)).square().sum().backward()
+        all_of_them.append(flat(p.grad for p in model.parameters()))
+    return torch.stack(all_of_them).mean(0)
+
+
+def backward(model: torch.nn.Module, step: int = 0) -> None:
+    model(batch(step, hvd.rank())).square().sum().backward()
+
+
+def gradients(model: torch.nn.Module) -> torch.Tensor:
+    return flat(p.grad for p in model.parameters())

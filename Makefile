@@ -92,6 +92,8 @@ soak: all packages-fuzz packages-testbed packages-images packages-cloud packages
 .PHONY: bench
 bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/tensorflow ## Measure against MPI, Gloo, DDP and MultiWorkerMirrored
 	@$(BIN)/python benchmarks/run.py
+	@cmake --build build/release -j $(JOBS) --target bench_hosts
+	@build/release/benchmarks/bench_hosts 2,2
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/mpi.py
 	@$(BIN)/python benchmarks/torch_train.py

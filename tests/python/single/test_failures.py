@@ -153,8 +153,8 @@ def interrupted_by_signal() -> None:
         say("here")
         say("sync: " + failure(lambda: hvd.allreduce(np.ones(3), name="other")))
         return
-    say("waiting")
     try:
+        say("waiting")
         hvd.allreduce(np.ones(3), name="waited for")
     except KeyboardInterrupt:
         say("interrupted")

@@ -153,6 +153,7 @@ def interrupted_by_signal() -> None:
         say("here")
         say("sync: " + failure(lambda: hvd.allreduce(np.ones(3), name="other")))
         return
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
     try:
         say("waiting")
         hvd.allreduce(np.ones(3), name="waited for")

@@ -66,27 +66,22 @@ class Meeting {
   Config& config() { return met_.config; }
 
   Status take_place() {
-    hvd_mpi_comm* handle = nullptr;
-    MpiComm host;
-    const MpiLibrary& library = mpi_.library();
-    Status status = library.check(library->comm_of_host(comm_.handle, &handle), "MPI_Comm_split_type");
-    if (status.ok()) status = library.check(library->comm_place(handle, &host.rank, &host.size), "MPI_Comm_rank");
-    if (!status.ok()) return status;
-    host.handle = handle;
+    auto host = mpi_.host_of(comm_, deadline_);
+    if (!host.ok()) return host.status();
     HostWord word{.leader = comm_.rank, .name = {}};
     std::string own = host_name();
-    if (status = write(word.name, own.empty() ? "localhost" : own, "the name of this host"); !status.ok())
-      return status;
-    if (status = mpi_.broadcast(host, 0, &word, sizeof word, deadline_); !status.ok()) return status;
-    library->comm_forget(handle);
+    Status status = write(word.name, own.empty() ? "localhost" : own, "the name of this host");
+    if (!status.ok()) return status;
+    if (status = mpi_.broadcast(*host, 0, &word, sizeof word, deadline_); !status.ok()) return status;
+    mpi_.library()->comm_forget(host->handle);
     std::vector<Seat> seats(static_cast<size_t>(comm_.size));
-    Seat mine{.leader = word.leader, .local_rank = host.rank};
+    Seat mine{.leader = word.leader, .local_rank = host->rank};
     if (status = mpi_.allgather(comm_, &mine, sizeof mine, seats.data(), deadline_); !status.ok()) return status;
     config().hostname = word.name;
     config().rank = comm_.rank;
     config().size = comm_.size;
-    config().local_rank = host.rank;
-    config().local_size = host.size;
+    config().local_rank = host->rank;
+    config().local_size = host->size;
     // Hosts are numbered by their lowest ranks; those without this local rank do not count.
     auto is_across = [&](const Seat& seat) { return seat.local_rank == mine.local_rank; };
     config().cross_size = static_cast<int32_t>(std::count_if(seats.begin(), seats.end(), is_across));

@@ -24,6 +24,7 @@ MpiBackendSettings backend_settings(const Config& config, Transport& transport) 
   return {.most = static_cast<size_t>(config.mpi_chunk),
           .stall_warning = config.stall_check ? seconds(config.stall_warning_time) : Duration{},
           .timeout = seconds(config.collective_timeout),
+          .start_timeout = seconds(config.start_timeout),
           .rank_name = transport.rank_name(config.rank),
           .fail_world = [&transport](const Status& status) { transport.abort(status); }};
 }
@@ -83,8 +84,8 @@ Result<std::shared_ptr<Engine>> Runtime::create_mpi_engine(Config config, const 
                   "leave HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS unset");
   }
   if (Status status = open_mpi(config.mpi_library); !status.ok()) return status;
-  if (Status status = mpi_->start(config.mpi_threads); !status.ok()) return status;
   TimePoint deadline = after(Clock::now(), seconds(config.start_timeout));
+  if (Status status = mpi_->start(config.mpi_threads, deadline); !status.ok()) return status;
   if (wanted.communicator == nullptr && wanted.ranks.empty()) {
     auto all = mpi_->world_size();
     if (!all.ok()) return all.status();

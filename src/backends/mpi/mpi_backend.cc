@@ -60,7 +60,7 @@ Result<const MpiComm*> MpiBackend::comm_of(int32_t process_set) {
   if (process_set == kWorldSet) return &world_;
   std::vector<int32_t> members = context_.members(process_set);
   if (auto found = comms_.find(members); found != comms_.end()) return found->second;
-  auto made = session_.part_of(world_, members);
+  auto made = session_.part_of(world_, members, after(Clock::now(), settings_.start_timeout));
   if (!made.ok()) return made.status();
   comms_[std::move(members)] = *made;
   return *made;

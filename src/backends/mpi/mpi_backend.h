@@ -20,6 +20,7 @@ struct MpiBackendSettings {
   size_t most = size_t{1} << 30;  // elements, or bytes, in one call of MPI
   Duration stall_warning{};       // a plan that takes this long is logged; 0: never
   Duration timeout{};             // and this long fails the world; 0: never
+  Duration start_timeout{};       // for the communicator of a process set, whose ranks have agreed to make it
   std::string rank_name;          // of this rank, for reports
   std::function<void(const Status&)> fail_world;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/watchdog.h"
 #include "collectives/kernels.h"
 
 namespace hvd {
@@ -21,6 +22,15 @@ void reduce_pair(int32_t dtype, int32_t op, const void* in, void* inout, int32_t
          static_cast<size_t>(count));
 }
 
+// Says at the deadline why the process ends.
+Watchdog watch(const char* call, TimePoint deadline) {
+  return {deadline,
+          fmt::format("{} waits for ranks of MPI that have not come to it in time (HOROVOD_START_TIMEOUT): a "
+                      "rank has not called hvd.init(), hangs, or cannot be reached by MPI. The call cannot be "
+                      "interrupted, so this process ends",
+                      call)};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<MpiSession>> MpiSession::open(const std::string& library) {
@@ -29,7 +39,7 @@ Result<std::unique_ptr<MpiSession>> MpiSession::open(const std::string& library)
   return std::unique_ptr<MpiSession>(new MpiSession(std::move(*loaded)));
 }
 
-Status MpiSession::start(bool threads) {
+Status MpiSession::start(bool threads, TimePoint deadline) {
   int32_t started = 0, ended = 0;
   if (Status status = library_.check(library_->is_started(&started, &ended), "MPI_Initialized"); !status.ok())
     return status;
@@ -40,6 +50,7 @@ Status MpiSession::start(bool threads) {
   }
   if (started == 0) {
     int32_t wanted = threads ? HVD_MPI_MULTIPLE : HVD_MPI_SINGLE;
+    Watchdog watchdog = watch("MPI_Init_thread", deadline);
     if (Status status = library_.check(library_->start(wanted, &level_), "MPI_Init_thread"); !status.ok())
       return status;
     started_by_ = ::getpid();
@@ -131,7 +142,7 @@ Result<MpiComm*> MpiSession::communicator(const void* handle, const std::vector<
     if (!ranks.empty()) {
       auto checked = check_ranks(view, ranks);
       if (!checked.ok()) return checked.status();
-      return make_part(view, nullptr, *checked);
+      return make_part(view, nullptr, *checked, deadline);
     }
     auto same = find_same(view);
     return same.ok() && *same == nullptr ? duplicate(view, deadline) : same;
@@ -160,16 +171,19 @@ Result<std::vector<int32_t>> MpiSession::check_ranks(hvd_mpi_comm* view, const s
   return std::vector<int32_t>{rank};
 }
 
-Result<MpiComm*> MpiSession::part_of(const MpiComm& whole, const std::vector<int32_t>& ranks) {
-  return make_part(whole.handle, &whole, ranks);
+Result<MpiComm*> MpiSession::part_of(const MpiComm& whole, const std::vector<int32_t>& ranks, TimePoint deadline) {
+  return make_part(whole.handle, &whole, ranks, deadline);
 }
 
-// The ranks come here in the order of plans, or of hvd.init(): MPI waits for none that is not on its way.
-Result<MpiComm*> MpiSession::make_part(hvd_mpi_comm* of, const MpiComm* whole, const std::vector<int32_t>& ranks) {
+// The ranks come here in the order of plans, or of hvd.init(): MPI waits for none that is not on its way, unless it
+// hangs.
+Result<MpiComm*> MpiSession::make_part(hvd_mpi_comm* of, const MpiComm* whole, const std::vector<int32_t>& ranks,
+                                       TimePoint deadline) {
   for (const std::unique_ptr<MpiComm>& comm : comms_) {
     if (comm->whole == whole && comm->ranks == ranks) return comm.get();
   }
   hvd_mpi_comm* made = nullptr;
+  Watchdog watchdog = watch("MPI_Comm_create_group", deadline);
   int code = library_->comm_of_ranks(of, ranks.data(), static_cast<int32_t>(ranks.size()), kTag, &made);
   if (Status status = library_.check(code, "MPI_Comm_create_group"); !status.ok()) return status;
   auto kept = keep(made);
@@ -177,6 +191,15 @@ Result<MpiComm*> MpiSession::make_part(hvd_mpi_comm* of, const MpiComm* whole, c
   (*kept)->whole = whole;
   (*kept)->ranks = ranks;
   return kept;
+}
+
+Result<MpiComm> MpiSession::host_of(const MpiComm& whole, TimePoint deadline) {
+  MpiComm host;
+  Watchdog watchdog = watch("MPI_Comm_split_type", deadline);
+  Status status = library_.check(library_->comm_of_host(whole.handle, &host.handle), "MPI_Comm_split_type");
+  if (status.ok()) status = library_.check(library_->comm_place(host.handle, &host.rank, &host.size), "MPI_Comm_rank");
+  if (!status.ok()) return status;
+  return host;
 }
 
 // ---- waiting ----

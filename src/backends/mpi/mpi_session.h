@@ -1,7 +1,7 @@
 // MPI in this process, from its start to its end: who started it, its communicators, and whether it can still be used.
-// Every call that waits for other ranks has a deadline. Collectives cannot be taken back in MPI: when ranks did not
-// finish one, MPI is *spoiled*. It is not called any more then, also not at the end, where it would wait for ever.
-// Thread rule: one caller at a time.
+// Every call that waits for other ranks has a deadline; where MPI cannot be interrupted, the process ends then, with
+// the cause on stderr. Collectives cannot be taken back in MPI: when ranks did not finish one, MPI is *spoiled*. It is
+// not called any more then, also not at the end, where it would wait for ever. Thread rule: one caller at a time.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ class MpiSession {
 
   const MpiLibrary& library() const { return library_; }
   // Starts MPI unless it runs. `threads`: ask for the right to call it from several threads.
-  Status start(bool threads);
+  Status start(bool threads, TimePoint deadline);
   bool threads_supported() const { return level_ == HVD_MPI_MULTIPLE; }
   Status usable() const;  // not ok: spoiled, not started, or ended by the script
 
@@ -36,7 +36,9 @@ class MpiSession {
   // call.
   Result<MpiComm*> communicator(const void* handle, const std::vector<int32_t>& ranks, TimePoint deadline);
   // Collective over those ranks of `whole`.
-  Result<MpiComm*> part_of(const MpiComm& whole, const std::vector<int32_t>& ranks);
+  Result<MpiComm*> part_of(const MpiComm& whole, const std::vector<int32_t>& ranks, TimePoint deadline);
+  // Collective over all of `whole`: those that share memory with this one. The caller forgets its handle.
+  Result<MpiComm> host_of(const MpiComm& whole, TimePoint deadline);
 
   // Waits for the request. Not ok after the deadline: MPI is spoiled.
   Status finish(hvd_mpi_request* request, TimePoint deadline, const char* what);
@@ -52,7 +54,8 @@ class MpiSession {
   explicit MpiSession(MpiLibrary library) : library_(std::move(library)) {}
   Result<MpiComm*> keep(hvd_mpi_comm* handle);
   Result<std::vector<int32_t>> check_ranks(hvd_mpi_comm* view, const std::vector<int32_t>& ranks) const;
-  Result<MpiComm*> make_part(hvd_mpi_comm* of, const MpiComm* whole, const std::vector<int32_t>& ranks);
+  Result<MpiComm*> make_part(hvd_mpi_comm* of, const MpiComm* whole, const std::vector<int32_t>& ranks,
+                             TimePoint deadline);
   Result<MpiComm*> find_same(hvd_mpi_comm* view);
   Result<MpiComm*> duplicate(hvd_mpi_comm* view, TimePoint deadline);
 

@@ -70,6 +70,44 @@ def test_a_stopped_rank_is_noticed_after_the_time_limit(flavour: Flavour) -> Non
     )
 
 
+def come_late(level: str, comm: list[int] | None) -> None:
+    """Rank 1 does not call hvd.init(), with or without MPI before it; the others wait for it and then give up."""
+    if level == "in MPI":
+        import ctypes
+
+        from horovod.common import mpi
+
+        mpi.use()
+        assert ctypes.CDLL(os.environ["HOROVOD_MPI_LIBRARY"]).MPI_Init(None, None) == 0
+    if int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]) == 1:
+        signal.pause()
+    say(failure(lambda: hvd.init(comm=comm)))
+    os._exit(5)
+
+
+SHORT = {"HOROVOD_START_TIMEOUT": "2"}
+
+
+def test_a_rank_that_never_comes_is_an_error_with_a_deadline(flavour: Flavour) -> None:
+    job = finish(start(flavour, 2, come_late, "in MPI", None, data="mpi", env=SHORT))
+    assert job.code != 0
+    assert any("not all ranks of MPI came to hvd.init() in time" in line for line in job.lines), job.report
+
+
+@pytest.mark.parametrize(
+    ("level", "comm", "call"),
+    [("outside", None, "MPI_Init_thread"), ("in MPI", [0, 1], "MPI_Comm_create_group")],
+)
+def test_where_mpi_cannot_be_interrupted_the_process_ends_with_the_cause(
+    flavour: Flavour, level: str, comm: list[int] | None, call: str
+) -> None:
+    job = finish(start(flavour, 2, come_late, level, comm, data="engine", env=SHORT))
+    assert job.code != 0
+    assert f"{call} waits for ranks of MPI that have not come to it in time (HOROVOD_START_TIMEOUT)" in job.errors, (
+        job.report
+    )
+
+
 def refused(flavour: Flavour, env: dict[str, str], size: int = 2, body: Any = None) -> str:
     """Run a job in which every rank must be refused; what the ranks were told."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from flavours import Flavour
-from mpi_jobs import finish, needs_mpi4py, run, start
+from mpi_jobs import needs_mpi4py, run
 from ranks import failure, say
 
 hvd: Any = None
@@ -134,26 +134,3 @@ def test_a_timeline_names_mpi(flavour: Flavour, tmp_path: Any) -> None:
     run(flavour, 2, body, data="mpi", env={"HOROVOD_TIMELINE": str(tmp_path / "t.json")})
     written = (tmp_path / "t.json").read_text()
     assert "MPI_ALLREDUCE" in written and "MPI_BCAST" in written
-
-
-def test_a_rank_that_never_comes_is_an_error_with_a_deadline(flavour: Flavour) -> None:
-    def body() -> None:
-        if int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]) == 1:
-            import ctypes
-
-            # It starts MPI, and then does something else until the other one has given up.
-            hvd.mpi_built()
-            from horovod.common import mpi
-
-            mpi.use()
-            plugin = ctypes.CDLL(os.environ["HOROVOD_MPI_LIBRARY"])
-            assert plugin.MPI_Init(None, None) == 0
-            import signal
-
-            signal.pause()
-        say(failure(hvd.init))
-        os._exit(5)
-
-    job = finish(start(flavour, 2, body, data="mpi", env={"HOROVOD_START_TIMEOUT": "2"}))
-    assert job.code != 0
-    assert any("not all ranks of MPI came to hvd.init() in time" in line for line in job.lines), job.report

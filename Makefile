@@ -50,6 +50,14 @@ $(STAMPS)/%: requirements/%.txt requirements/runtime.txt $(STAMPS)/venv
 	@.venv-tf215/bin/pip install -q -r $<
 	@touch $@
 
+# MPIs that are newer than Debian's. Tests run their programs and link their libraries, and import nothing from here.
+MPIS := .venv-openmpi5/stamp .venv-mpich5/stamp
+$(MPIS): .venv-%/stamp: requirements/%.txt | packages-build
+	@echo "creating .venv-$*"
+	@$(PYTHON) -m venv --clear .venv-$*
+	@.venv-$*/bin/pip install -q -r $<
+	@touch $@
+
 # Terraform and Ansible: tests run their programs, and import nothing from here.
 .venv-cloud/stamp: requirements/cloud.txt | packages-build
 	@echo "creating .venv-cloud"
@@ -85,8 +93,8 @@ test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/m
 	@tools/test.sh
 
 .PHONY: soak
-soak: all packages-fuzz packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/tensorflow $(STAMPS)/deploy .venv-tf215/stamp .venv-cloud/stamp ## Run tests again and again, fuzzers for long, and faults by the hundred
-	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel tensorflow215 images cloud aarch64
+soak: all packages-fuzz packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/tensorflow $(STAMPS)/deploy .venv-tf215/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel mpi5 tensorflow215 images cloud aarch64
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench
@@ -117,5 +125,5 @@ lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/
 	$(BIN)/mypy
 
 .PHONY: clean
-clean: ## Remove everything that was built, also .venv, .venv-tf215 and .venv-cloud
-	rm -rf build dist .venv .venv-tf215 .venv-cloud python/horovod/lib python/horovod/bin
+clean: ## Remove everything that was built, also .venv and its like
+	rm -rf build dist .venv .venv-tf215 .venv-cloud $(dir $(MPIS)) python/horovod/lib python/horovod/bin

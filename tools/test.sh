@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, and stops at the first that fails.
 #   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|deploy|docs|parallel|mpi|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
+#   tools/test.sh mpi5                                      the suites with newer MPIs than Debian's: make soak
 #   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
 #   tools/test.sh aarch64                                   the C++ tests for another processor, emulated: make soak
 #   tools/test.sh images                                    builds the CPU image and trains in it: make soak
@@ -108,6 +109,15 @@ mpi_stage() {
   HOROVOD_MPI_CHUNK=13 under_mpirun openmpi 3 mpi "${suite[@]}" -k "grouped or moving"
   for flavour in openmpi mpich; do
     under_mpirun "$flavour" 2 mpi "${pytest[@]}" -p no:cacheprovider tests/python/torch/test_convergence.py
+  done
+}
+mpi5_stage() {  # not among all: make soak makes its environments and asks for it
+  local suite=("${pytest[@]}" -p no:cacheprovider tests/python/parallel)
+  FLAVOURS="openmpi5 mpich5" "${pytest[@]}" tests/python/mpi
+  for flavour in openmpi5 mpich5; do
+    under_mpirun "$flavour" 2 mpi "${suite[@]}"
+    under_mpirun "$flavour" 3 mpi "${suite[@]}"
+    under_mpirun "$flavour" 3 engine "${suite[@]}"
   done
 }
 in_ranks() {  # folder of a framework's suite, arguments of pytest

@@ -1,4 +1,4 @@
-"""Jobs under mpirun. Each test that asks for `flavour` runs with every MPI that is installed."""
+"""Jobs under mpirun. Each test that asks for `flavour` runs with every MPI of flavours.py."""
 
 from __future__ import annotations
 

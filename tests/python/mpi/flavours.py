@@ -2,6 +2,9 @@
 
 python tests/python/mpi/flavours.py mpich 3 mpi command...      # three ranks, data by MPI
 python tests/python/mpi/flavours.py openmpi 2 engine command... # MPI is the controller, the engine carries the data
+
+The tests run with Debian's Open MPI and MPICH, or with those that FLAVOURS names: FLAVOURS="openmpi5 mpich5" takes the
+newer ones, which come as Python packages.
 """
 
 from __future__ import annotations
@@ -22,17 +25,25 @@ BUILT = ROOT / "build/mpi"
 
 @dataclass(frozen=True)
 class Flavour:
-    name: str  # as Debian ends the names of its programs
+    name: str
     version: str  # the beginning of what it calls itself
+    is_open_mpi: bool
     options: tuple[str, ...]  # to run more ranks than there are cores, none of them bound to one
     survive: tuple[str, ...]  # to leave the other ranks alone when one is killed
+    home: Path | None = None  # the folder it is in; None: Debian's, whose programs have names that end with its own
 
     def program(self, name: str) -> str | None:
-        return shutil.which(f"{name}.{self.name}")
+        return shutil.which(f"{self.home}/bin/{name}" if self.home else f"{name}.{self.name}")
 
     def why_not(self) -> str:
-        missing = [f"{name}.{self.name}" for name in ("mpirun", "mpicc") if self.program(name) is None]
-        return f"not installed: {', '.join(missing)} (tools/packages.sh mpi)" if missing else ""
+        if self.program("mpirun") and self.program("mpicc"):
+            return ""
+        remedy = f"make {self.home.name}/stamp" if self.home else "tools/packages.sh mpi"
+        return f"{self.name} is not installed ({remedy})"
+
+    def chosen(self) -> dict[str, str]:
+        """The variables that choose it among several MPIs, for horovodrun."""
+        return {"HOROVOD_MPI_HOME": str(self.home)} if self.home else {"HOROVOD_MPIRUN": f"mpirun.{self.name}"}
 
     @functools.cached_property
     def plugin(self) -> Path:
@@ -49,17 +60,17 @@ class Flavour:
 
     def environment(self) -> dict[str, str]:
         """For ranks; without what another launcher around this process has set."""
-        others = ("HOROVOD_", "_HOROVOD_", "OMPI_", "PMI", "PMIX", "SLURM")
+        others = ("HOROVOD_", "_HOROVOD_", "OMPI_", "PMI", "PMIX", "PRTE_", "SLURM")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
         if "HOROVOD_LIBRARY" in os.environ:
             kept["HOROVOD_LIBRARY"] = os.environ["HOROVOD_LIBRARY"]
-        if self.name == "mpich":  # mpi4py looks for the file name that MPICH itself gives its library
-            kept["MPI4PY_MPIABI"] = "mpich"
-            kept["LD_LIBRARY_PATH"] = f"{self._link()}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        if self.home or not self.is_open_mpi:  # else mpi4py finds it by itself
+            folder = self.home / "lib" if self.home else self._link()
+            kept["MPI4PY_MPIABI"] = "openmpi" if self.is_open_mpi else "mpich"
+            kept["LD_LIBRARY_PATH"] = f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}"
         return {
             **kept,
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            **{f"{launcher}_ALLOW_RUN_AS_ROOT{end}": "1" for launcher in ("OMPI", "PRTE") for end in ("", "_CONFIRM")},
             "OMPI_MCA_mpi_yield_when_idle": "1",  # the machine is not ours alone; MPICH does so by itself
             "HOROVOD_MPI_LIBRARY": str(self.plugin),
             "HOROVOD_START_TIMEOUT": "60",
@@ -67,6 +78,7 @@ class Flavour:
         }
 
     def _link(self) -> Path:
+        """The file name that MPICH itself gives its library, and that mpi4py looks for; Debian gives it another."""
         folder = BUILT / self.name / "lib"
         folder.mkdir(parents=True, exist_ok=True)
         link = folder / "libmpi.so.12"
@@ -81,9 +93,19 @@ class Flavour:
         return [self.program("mpirun") or "", *self.options, *options, "-np", str(ranks), *command]
 
 
-OPENMPI = Flavour("openmpi", "Open MPI", ("--oversubscribe", "--bind-to", "none"), ("--enable-recovery",))
-MPICH = Flavour("mpich", "MPICH", (), ("-disable-auto-cleanup",))
-FLAVOURS = {flavour.name: flavour for flavour in (OPENMPI, MPICH)}
+OPENMPI = Flavour("openmpi", "Open MPI", True, ("--oversubscribe", "--bind-to", "none"), ("--enable-recovery",))
+MPICH = Flavour("mpich", "MPICH", False, (), ("-disable-auto-cleanup",))
+OPENMPI5 = Flavour(
+    "openmpi5",
+    "Open MPI v5",
+    True,
+    ("--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"),
+    ("--enable-recovery",),
+    ROOT / ".venv-openmpi5",
+)
+MPICH5 = Flavour("mpich5", "MPICH", False, (), ("-disable-auto-cleanup",), ROOT / ".venv-mpich5")
+ALL = {flavour.name: flavour for flavour in (OPENMPI, MPICH, OPENMPI5, MPICH5)}
+FLAVOURS = {name: ALL[name] for name in os.environ.get("FLAVOURS", "openmpi mpich").split()}
 
 
 def carried_by(data: str) -> dict[str, str]:
@@ -92,7 +114,7 @@ def carried_by(data: str) -> dict[str, str]:
 
 
 def main() -> int:
-    flavour, ranks, data = FLAVOURS[sys.argv[1]], int(sys.argv[2]), sys.argv[3]
+    flavour, ranks, data = ALL[sys.argv[1]], int(sys.argv[2]), sys.argv[3]
     if reason := flavour.why_not():
         sys.exit(reason)
     own = {name: value for name, value in os.environ.items() if name.startswith("HOROVOD_")}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from bed import Bed
-from flavours import OPENMPI, Flavour, carried_by
+from flavours import Flavour, carried_by
 
 PLACES = """
 import os
@@ -38,10 +38,10 @@ def test_ranks_of_two_hosts_meet_over_mpi(
         *flavour.options,
         "-np",
         "4",
-        "-H" if flavour is OPENMPI else "-hosts",
+        "-H" if flavour.is_open_mpi else "-hosts",
         hosts,
     ]
-    if flavour is OPENMPI:
+    if flavour.is_open_mpi:
         names = ["PYTHONPATH", *(name for name in env if name.startswith("HOROVOD_"))]
         line += [word for name in names for word in ("-x", name)]
     else:

@@ -9,15 +9,23 @@
 namespace hvd {
 namespace {
 
-// A world of one that should be one of many is what the wrong MPI makes of another one's mpirun.
+// A world of one that should be one of many is what MPI makes of another one's mpirun, or of srun without --mpi.
 Status check_size(const Config& config, int32_t size, const MpiLibrary& library) {
   int32_t told = std::max(config.started_size, config.size);
   if (told <= 1 || told == size) return {};
+  std::string remedy = "not by the mpirun of this MPI, it seems. Start them with its mpirun";
+  if (config.started_by == "srun") {
+    bool is_open = std::string_view(library->compiled_for) == "Open MPI";
+    remedy = fmt::format(
+        "by srun, which did not tell this MPI of the others. Start them with srun --mpi={} (srun --mpi=list names what "
+        "this Slurm has)",
+        is_open ? "pmix" : "pmi2, or --mpi=pmix if this MPI was built for that");
+  }
   return {Code::invalid_argument,
-          fmt::format("{} says that there are {} processes, but {} were started: not by the mpirun of this MPI, it "
-                      "seems. Start them with its mpirun, or choose the other MPI with HOROVOD_MPI_HOME or "
-                      "HOROVOD_MPI_LIBRARY, or leave HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS unset",
-                      library.short_version(), size, told)};
+          fmt::format("{} says that there are {} processes, but {} were started: {}, or choose the other MPI with "
+                      "HOROVOD_MPI_HOME or HOROVOD_MPI_LIBRARY, or leave comm, HOROVOD_CONTROLLER and "
+                      "HOROVOD_CPU_OPERATIONS unset; HOROVOD_SIZE=1 is for processes that are to be alone",
+                      library.short_version(), size, told, remedy)};
 }
 
 MpiBackendSettings backend_settings(const Config& config, Transport& transport) {
@@ -86,11 +94,9 @@ Result<std::shared_ptr<Engine>> Runtime::create_mpi_engine(Config config, const 
   if (Status status = open_mpi(config.mpi_library); !status.ok()) return status;
   TimePoint deadline = after(Clock::now(), seconds(config.start_timeout));
   if (Status status = mpi_->start(config.mpi_threads, deadline); !status.ok()) return status;
-  if (wanted.communicator == nullptr && wanted.ranks.empty()) {
-    auto all = mpi_->world_size();
-    if (!all.ok()) return all.status();
-    if (Status status = check_size(config, *all, mpi_->library()); !status.ok()) return status;
-  }
+  auto all = mpi_->world_size();
+  if (!all.ok()) return all.status();
+  if (Status status = check_size(config, *all, mpi_->library()); !status.ok()) return status;
   auto comm = mpi_->communicator(wanted.communicator, wanted.ranks, deadline);
   if (!comm.ok()) return comm.status();
   auto met = meet_by_mpi(*mpi_, **comm, std::move(config), Generation{generations_++}, deadline);

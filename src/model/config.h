@@ -32,6 +32,7 @@ struct Config {
   bool mpi_threads = true;     // ask MPI for the right to call it from several threads
   int64_t mpi_chunk = int64_t{1} << 30;  // elements, or bytes, in one call
   int32_t started_size = 0;              // processes that a scheduler says it started; 0: not known
+  std::string started_by;                // the program that did: "srun" or "mpirun"
 
   // Elastic jobs.
   bool elastic = false;          // the launcher says, for every world anew, what this process's place is

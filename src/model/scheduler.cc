@@ -190,6 +190,7 @@ Status place_by_scheduler(const std::function<const char*(const char* name)>& lo
     place = place_by_slurm;
   }
   if (place == nullptr) return {};
+  config.started_by = place == place_by_slurm ? "srun" : "mpirun";
   if (Status status = place(environment, config); !status.ok()) return status;
   if (config.size > 1 && !environment.has("HOROVOD_HOSTNAME")) {
     if (std::string name = host_name(); !name.empty()) config.hostname = name;

@@ -11,8 +11,8 @@
 
 namespace hvd {
 
-// Fills in placement, host name and job of `config`, which has what HOROVOD_* say; and where to meet, if the scheduler
-// tells. Does nothing when no scheduler is recognised.
+// Fills in placement, host name, job and started_by of `config`, which has what HOROVOD_* say; and where to meet, if
+// the scheduler tells. Does nothing when no scheduler is recognised.
 Status place_by_scheduler(const std::function<const char*(const char* name)>& lookup, Config& config);
 
 }  // namespace hvd

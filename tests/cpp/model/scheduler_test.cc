@@ -156,6 +156,18 @@ TEST(Scheduler, SlurmTasksOfSeveralHostsNeedAKey) {
   EXPECT_THAT(error_of(environment), HasSubstr("export _HOROVOD_SECRET_KEY=$(openssl rand -hex 32)"));
 }
 
+TEST(Scheduler, MpiKnowsThePlacesAndIsComparedWithWhatWasStarted) {
+  Environment by_srun = with(slurm(2, 3, 0, 1, "2,1"), {{"HOROVOD_CONTROLLER", "mpi"}});
+  by_srun.erase("_HOROVOD_SECRET_KEY");  // MPI brings one
+  EXPECT_EQ(config_of(by_srun).size, 1);
+  EXPECT_EQ(config_of(by_srun).started_size, 3);
+  EXPECT_EQ(config_of(by_srun).started_by, "srun");
+  Environment by_mpirun = with(open_mpi(1, 4, 1, 2), {{"HOROVOD_CPU_OPERATIONS", "mpi"}});
+  EXPECT_EQ(config_of(by_mpirun).started_size, 4);
+  EXPECT_EQ(config_of(by_mpirun).started_by, "mpirun");
+  EXPECT_EQ(config_of(with(by_mpirun, {{"HOROVOD_SIZE", "1"}})).started_size, 0);
+}
+
 TEST(Scheduler, ABatchScriptIsNoTask) {
   Environment script{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"},           {"SLURM_LOCALID", "0"},
                      {"SLURM_NODEID", "0"}, {"SLURM_NTASKS", "3"},           {"SLURM_GTIDS", "0"},

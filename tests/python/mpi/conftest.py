@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-for folder in (HERE, HERE.parent, HERE.parents[1] / "testbed"):
+for folder in (HERE.parents[1] / "hosts", HERE, HERE.parent, HERE.parents[1] / "testbed"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 

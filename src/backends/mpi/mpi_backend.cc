@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kLookedAt = 4;  // of the jobs under way; the first moves them all
+constexpr size_t kLookedAt = 4;  // of the executions under way; the first moves them all
 constexpr size_t kSpares = 8;
 constexpr uint32_t kPollsPerLookAtTheClock = 64;
 
@@ -66,11 +66,11 @@ Result<const MpiComm*> MpiBackend::comm_of(int32_t process_set) {
   return *made;
 }
 
-std::unique_ptr<MpiJob> MpiBackend::take_spare() {
-  if (spares_.empty()) return std::make_unique<MpiJob>(session_.library(), settings_.most);
-  auto job = std::move(spares_.back());
+std::unique_ptr<MpiExecution> MpiBackend::take_spare() {
+  if (spares_.empty()) return std::make_unique<MpiExecution>(session_.library(), settings_.most);
+  auto execution = std::move(spares_.back());
   spares_.pop_back();
-  return job;
+  return execution;
 }
 
 void MpiBackend::run(const Plan& plan, std::span<Operation* const> operations, Done done) {
@@ -81,20 +81,20 @@ void MpiBackend::run(const Plan& plan, std::span<Operation* const> operations, D
     fail(comm.status());
     return done(comm.status());
   }
-  std::unique_ptr<MpiJob> job = take_spare();
-  job->name = request.name;
-  job->since = Clock::now();
-  job->done = std::move(done);
-  if (jobs_.empty()) warned_ = job->since;
-  status = job->start(plan, operations, **comm, reduction_of(request, (*comm)->size));
-  jobs_.push_back(std::move(job));
+  std::unique_ptr<MpiExecution> execution = take_spare();
+  execution->name = request.name;
+  execution->since = Clock::now();
+  execution->done = std::move(done);
+  if (under_way_.empty()) warned_ = execution->since;
+  status = execution->start(plan, operations, **comm, reduction_of(request, (*comm)->size));
+  under_way_.push_back(std::move(execution));
   if (!status.ok()) fail(status);
 }
 
 bool MpiBackend::poll() {
   bool any = false;
-  for (size_t i = 0; i < std::min(jobs_.size(), kLookedAt);) {
-    Result<bool> is_done = jobs_[i]->test();
+  for (size_t i = 0; i < std::min(under_way_.size(), kLookedAt);) {
+    Result<bool> is_done = under_way_[i]->test();
     if (!is_done.ok()) {
       fail(is_done.status());
       return true;
@@ -104,18 +104,18 @@ bool MpiBackend::poll() {
       continue;
     }
     any = true;
-    std::unique_ptr<MpiJob> job = std::move(jobs_[i]);
-    jobs_.erase(jobs_.begin() + static_cast<int64_t>(i));
-    std::exchange(job->done, nullptr)({});
-    if (spares_.size() < kSpares) spares_.push_back(std::move(job));
+    std::unique_ptr<MpiExecution> execution = std::move(under_way_[i]);
+    under_way_.erase(under_way_.begin() + static_cast<int64_t>(i));
+    std::exchange(execution->done, nullptr)({});
+    if (spares_.size() < kSpares) spares_.push_back(std::move(execution));
   }
-  if (++polls_ % kPollsPerLookAtTheClock == 0 && !jobs_.empty()) watch(Clock::now());
+  if (++polls_ % kPollsPerLookAtTheClock == 0 && !under_way_.empty()) watch(Clock::now());
   return any;
 }
 
 // The ranks agreed on the plan, so they are all on their way: who is late here is stopped, or MPI has lost it.
 void MpiBackend::watch(TimePoint now) {
-  const MpiJob& oldest = *jobs_.front();
+  const MpiExecution& oldest = *under_way_.front();
   double waited = seconds_of(now - oldest.since);
   if (settings_.timeout > Duration{} && now - oldest.since >= settings_.timeout) {
     fail({Code::unknown,
@@ -132,14 +132,14 @@ void MpiBackend::fail(const Status& status) {
   give_up(status);
 }
 
-// MPI may still write to the memory of these jobs, and collectives cannot be cancelled: the jobs are left where they
-// are, and MPI is not called again.
+// MPI may still write to their memory, and collectives cannot be cancelled: they are left where they are, and MPI is
+// not called again.
 void MpiBackend::give_up(const Status& status) {
-  if (jobs_.empty()) return;
+  if (under_way_.empty()) return;
   session_.spoil(status);
-  auto* left = new std::deque<std::unique_ptr<MpiJob>>(std::move(jobs_));
-  jobs_.clear();
-  for (const std::unique_ptr<MpiJob>& job : *left) std::exchange(job->done, nullptr)(status);
+  auto* left = new std::deque<std::unique_ptr<MpiExecution>>(std::move(under_way_));
+  under_way_.clear();
+  for (const std::unique_ptr<MpiExecution>& execution : *left) std::exchange(execution->done, nullptr)(status);
 }
 
 }  // namespace hvd

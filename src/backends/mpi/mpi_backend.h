@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/mpi/mpi_job.h"
+#include "backends/mpi/mpi_execution.h"
 #include "backends/mpi/mpi_session.h"
 
 namespace hvd {
@@ -33,13 +33,13 @@ class MpiBackend final : public PolledBackend {
   std::string_view activity(Kind kind) const override;
   bool accepts(const Plan& plan) const override;
   void run(const Plan& plan, std::span<Operation* const> operations, Done done) override;
-  bool is_busy() const override { return !jobs_.empty(); }
+  bool is_busy() const override { return !under_way_.empty(); }
   bool poll() override;
   void give_up(const Status& status) override;
 
  private:
   Result<const MpiComm*> comm_of(int32_t process_set);
-  std::unique_ptr<MpiJob> take_spare();
+  std::unique_ptr<MpiExecution> take_spare();
   void watch(TimePoint now);
   void fail(const Status& status);
 
@@ -48,10 +48,10 @@ class MpiBackend final : public PolledBackend {
   BackendContext context_;
   MpiBackendSettings settings_;
   std::map<std::vector<int32_t>, const MpiComm*> comms_;  // by members
-  std::deque<std::unique_ptr<MpiJob>> jobs_;              // under way, in the order of plans
-  std::vector<std::unique_ptr<MpiJob>> spares_;
+  std::deque<std::unique_ptr<MpiExecution>> under_way_;   // in the order of plans
+  std::vector<std::unique_ptr<MpiExecution>> spares_;
   uint32_t polls_ = 0;
-  TimePoint warned_{};  // when the oldest job was last reported
+  TimePoint warned_{};  // when the oldest execution was last reported
 };
 
 }  // namespace hvd

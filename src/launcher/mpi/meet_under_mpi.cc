@@ -56,9 +56,9 @@ Status meet_by_variables(const MpiJob& job, Variables& variables) {
 
 }  // namespace
 
-Result<MpiMeeting> meet_under_mpi(const Options& options, const MpiJob& job, const Mpirun* mpirun,
-                                  const std::string& program, const Lookup& lookup, bool dry_run) {
-  MpiMeeting meeting;
+Result<MeetingUnderMpi> meet_under_mpi(const Options& options, const MpiJob& job, const Mpirun* mpirun,
+                                       const std::string& program, const Lookup& lookup, bool dry_run) {
+  MeetingUnderMpi meeting;
   if (wants_tls(options)) {
     auto identity = make_tls_identity();
     if (!identity.ok()) return identity.status();

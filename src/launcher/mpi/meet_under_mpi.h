@@ -12,7 +12,7 @@
 
 namespace hvd {
 
-struct MpiMeeting {
+struct MeetingUnderMpi {
   Variables variables;             // of the ranks; may hold secrets
   std::vector<std::string> notes;  // for the user
 };
@@ -20,7 +20,7 @@ struct MpiMeeting {
 // Builds the library where it is wanted and not there yet; with `dry_run` it only says where it would be.
 // HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are mpi, unless the user has set them. An error when the user has asked
 // for mpi by name and the library cannot be built, or when the ranks could not find each other without it.
-Result<MpiMeeting> meet_under_mpi(const Options& options, const MpiJob& job, const Mpirun* mpirun,
-                                  const std::string& program, const Lookup& lookup, bool dry_run);
+Result<MeetingUnderMpi> meet_under_mpi(const Options& options, const MpiJob& job, const Mpirun* mpirun,
+                                       const std::string& program, const Lookup& lookup, bool dry_run);
 
 }  // namespace hvd

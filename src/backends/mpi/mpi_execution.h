@@ -25,9 +25,9 @@ class Staging {
   size_t bytes_ = 0;
 };
 
-class MpiJob {
+class MpiExecution {
  public:
-  MpiJob(const MpiLibrary& library, size_t most) : library_(library), most_(most) {}
+  MpiExecution(const MpiLibrary& library, size_t most) : library_(library), most_(most) {}
 
   // Posts everything, for another plan than before. Not ok: MPI is in an unknown state.
   Status start(const Plan& plan, std::span<Operation* const> operations, const MpiComm& comm,

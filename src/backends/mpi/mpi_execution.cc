@@ -1,4 +1,4 @@
-#include "backends/mpi/mpi_job.h"
+#include "backends/mpi/mpi_execution.h"
 
 #include <algorithm>
 #include <numeric>
@@ -40,8 +40,8 @@ std::byte* Staging::take(size_t bytes) {
   return memory_.get();
 }
 
-Status MpiJob::start(const Plan& plan, std::span<Operation* const> operations, const MpiComm& comm,
-                     const Reduction& reduction) {
+Status MpiExecution::start(const Plan& plan, std::span<Operation* const> operations, const MpiComm& comm,
+                           const Reduction& reduction) {
   kind_ = plan.first().kind;
   rank_ = comm.rank;
   reduction_ = reduction;
@@ -52,7 +52,7 @@ Status MpiJob::start(const Plan& plan, std::span<Operation* const> operations, c
   return post(comm);
 }
 
-Status MpiJob::post(const MpiComm& comm) {
+Status MpiExecution::post(const MpiComm& comm) {
   switch (kind_) {
     case Kind::allreduce: return allreduce(comm);
     case Kind::allgather: return allgather(comm);
@@ -67,7 +67,7 @@ Status MpiJob::post(const MpiComm& comm) {
   return {Code::unknown, "moves no data"};
 }
 
-Result<bool> MpiJob::test() {
+Result<bool> MpiExecution::test() {
   for (; tested_ < requests_.size(); tested_++) {
     int32_t is_done = 0;
     int code = library_->test(requests_[tested_], &is_done);
@@ -78,14 +78,14 @@ Result<bool> MpiJob::test() {
   return true;
 }
 
-Status MpiJob::posted(int code, const char* call, hvd_mpi_request* request) {
+Status MpiExecution::posted(int code, const char* call, hvd_mpi_request* request) {
   if (code != 0) return library_.check(code, call);
   requests_.push_back(request);
   return {};
 }
 
 template <class Post>
-Status MpiJob::post_pieces(size_t count, size_t most, const char* call, Post&& post) {
+Status MpiExecution::post_pieces(size_t count, size_t most, const char* call, Post&& post) {
   for (size_t at = 0; at < count; at += most) {
     hvd_mpi_request* request = nullptr;
     int code = post(at, static_cast<int32_t>(std::min(most, count - at)), &request);
@@ -94,7 +94,7 @@ Status MpiJob::post_pieces(size_t count, size_t most, const char* call, Post&& p
   return {};
 }
 
-void MpiJob::take_in(std::byte* place, const std::byte* data, size_t count) const {
+void MpiExecution::take_in(std::byte* place, const std::byte* data, size_t count) const {
   if (reduction_.prescale != 1.0) {
     scale(reduction_.dtype, place, data, count, reduction_.prescale);
   } else {
@@ -102,7 +102,7 @@ void MpiJob::take_in(std::byte* place, const std::byte* data, size_t count) cons
   }
 }
 
-void MpiJob::put_out(const Operation& operation, const std::byte* place, size_t count) const {
+void MpiExecution::put_out(const Operation& operation, const std::byte* place, size_t count) const {
   std::byte* out = operation.output.data;
   if (reduction_.factor != 1.0) {
     scale(reduction_.dtype, out, place, count, reduction_.factor);
@@ -115,11 +115,11 @@ void MpiJob::put_out(const Operation& operation, const std::byte* place, size_t 
 
 // Open MPI 4.1 needs 2.5 times as long for a large MPI_Iallreduce of two ranks in place as for pieces of a copy; with
 // four ranks, and in MPICH, in place is as fast as MPI_Allreduce (benchmarks/mpi.py).
-bool MpiJob::is_slow_in_place(const MpiComm& comm, size_t bytes) const {
+bool MpiExecution::is_slow_in_place(const MpiComm& comm, size_t bytes) const {
   return comm.size == 2 && bytes >= kLargeBytes && std::string_view(library_->compiled_for) == "Open MPI";
 }
 
-Status MpiJob::allreduce(const MpiComm& comm) {
+Status MpiExecution::allreduce(const MpiComm& comm) {
   const Operation& first = *operations_.front();
   const std::byte* in = first.input.data;
   std::byte* out = first.output.data;
@@ -152,7 +152,7 @@ Status MpiJob::allreduce(const MpiComm& comm) {
   });
 }
 
-Status MpiJob::broadcast(const MpiComm& comm) {
+Status MpiExecution::broadcast(const MpiComm& comm) {
   const Operation& operation = *operations_.front();
   bool is_root = operation.root_position == comm.rank;
   std::byte* data = is_root ? operation.input.data : operation.output.data;
@@ -164,7 +164,7 @@ Status MpiJob::broadcast(const MpiComm& comm) {
   return status;
 }
 
-Status MpiJob::allgather(const MpiComm& comm) {
+Status MpiExecution::allgather(const MpiComm& comm) {
   shares_.assign(static_cast<size_t>(comm.size), 0);
   for (const Operation* operation : operations_) {
     for (size_t p = 0; p < shares_.size(); p++) {
@@ -192,7 +192,7 @@ Status MpiJob::allgather(const MpiComm& comm) {
   return posted(code, "MPI_Iallgatherv", request);
 }
 
-Status MpiJob::alltoall(const MpiComm& comm) {
+Status MpiExecution::alltoall(const MpiComm& comm) {
   const Operation& operation = *operations_.front();
   size_t row = row_bytes(operation), ranks = static_cast<size_t>(comm.size);
   if (static_cast<size_t>(operation.largest_rows) * row * ranks > most_) return exchange_in_pieces(comm, row);
@@ -209,7 +209,7 @@ Status MpiJob::alltoall(const MpiComm& comm) {
   return posted(code, "MPI_Ialltoallv", request);
 }
 
-Status MpiJob::reducescatter(const MpiComm& comm) {
+Status MpiExecution::reducescatter(const MpiComm& comm) {
   shares_.assign(static_cast<size_t>(comm.size), 0);
   for (const Operation* operation : operations_) {
     for (int32_t p = 0; p < comm.size; p++) {
@@ -231,7 +231,7 @@ Status MpiJob::reducescatter(const MpiComm& comm) {
   return posted(code, "MPI_Ireduce_scatter", request);
 }
 
-const std::byte* MpiJob::pack_by_receiver(int32_t ranks) {
+const std::byte* MpiExecution::pack_by_receiver(int32_t ranks) {
   size_t total = std::accumulate(shares_.begin(), shares_.end(), size_t{0});
   std::byte* place = in_.take(total * item());
   const std::byte* packed = place;
@@ -251,7 +251,7 @@ const std::byte* MpiJob::pack_by_receiver(int32_t ranks) {
 
 // ---- for what is too large for one call ----
 
-Status MpiJob::gather_by_broadcasts(const MpiComm& comm, const std::byte* mine, std::byte* all) {
+Status MpiExecution::gather_by_broadcasts(const MpiComm& comm, const std::byte* mine, std::byte* all) {
   std::byte* place = all;
   for (int32_t p = 0; p < comm.size; p++) {
     size_t bytes = shares_[static_cast<size_t>(p)];
@@ -265,7 +265,7 @@ Status MpiJob::gather_by_broadcasts(const MpiComm& comm, const std::byte* mine, 
   return {};
 }
 
-Status MpiJob::exchange_in_pieces(const MpiComm& comm, size_t row) {
+Status MpiExecution::exchange_in_pieces(const MpiComm& comm, size_t row) {
   const Operation& operation = *operations_.front();
   const std::byte* from = operation.input.data;
   std::byte* to = operation.output.data;
@@ -291,7 +291,7 @@ Status MpiJob::exchange_in_pieces(const MpiComm& comm, size_t row) {
   return {};
 }
 
-Status MpiJob::reduce_to_each(const MpiComm& comm, const std::byte* in, std::byte* out) {
+Status MpiExecution::reduce_to_each(const MpiComm& comm, const std::byte* in, std::byte* out) {
   for (int32_t p = 0; p < comm.size; p++) {
     size_t count = shares_[static_cast<size_t>(p)];
     Status status = post_pieces(count, most_, "MPI_Ireduce", [&](size_t at, int32_t some, hvd_mpi_request** request) {
@@ -306,7 +306,7 @@ Status MpiJob::reduce_to_each(const MpiComm& comm, const std::byte* in, std::byt
 
 // ---- when all requests are done ----
 
-void MpiJob::finish() {
+void MpiExecution::finish() {
   if (kind_ == Kind::allgather) return unpack_gathered();
   if (kind_ != Kind::allreduce && kind_ != Kind::reducescatter) return;
   const std::byte* place = staged_;
@@ -321,7 +321,7 @@ void MpiJob::finish() {
   }
 }
 
-void MpiJob::unpack_gathered() {
+void MpiExecution::unpack_gathered() {
   if (staged_ == nullptr) return;
   const std::byte* place = staged_;
   std::vector<std::byte*> to;

@@ -1,5 +1,7 @@
 #include "backends/mpi/mpi_execution.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -32,10 +34,18 @@ int32_t number(ReduceOp op) { return static_cast<int32_t>(op); }
 
 }  // namespace
 
-std::byte* Staging::take(size_t bytes) {
+Result<std::byte*> Staging::take(size_t bytes) {
   if (bytes <= bytes_) return memory_.get();
+  memory_.reset();
+  bytes_ = 0;
   void* memory = nullptr;
-  bytes_ = ::posix_memalign(&memory, kPage, bytes) == 0 ? bytes : 0;
+  if (::posix_memalign(&memory, kPage, bytes) != 0) {
+    return Status(Code::unknown,
+                  fmt::format("cannot allocate {} bytes for what goes to MPI in one piece (HOROVOD_FUSION_THRESHOLD "
+                              "limits how many tensors that are)",
+                              bytes));
+  }
+  bytes_ = bytes;
   memory_.reset(static_cast<std::byte*>(memory));
   return memory_.get();
 }
@@ -126,7 +136,9 @@ Status MpiExecution::allreduce(const MpiComm& comm) {
   size_t count = 0;
   for (const Operation* operation : operations_) count += elements(operation->input);
   if (is_fused()) {
-    out = staged_ = out_.take(count * item());
+    auto staging = out_.take(count * item());
+    if (!staging.ok()) return staging.status();
+    out = staged_ = *staging;
     std::byte* place = out;
     for (const Operation* operation : operations_) {
       take_in(place, operation->input.data, elements(operation->input));
@@ -141,9 +153,10 @@ Status MpiExecution::allreduce(const MpiComm& comm) {
   }
   size_t most = most_;
   if (in == nullptr && is_slow_in_place(comm, count * item())) {
-    std::byte* copied = in_.take(count * item());
-    hvd::copy(copied, out, count * item());
-    in = copied;
+    auto copied = in_.take(count * item());
+    if (!copied.ok()) return copied.status();
+    hvd::copy(*copied, out, count * item());
+    in = *copied;
     most = std::min(most, kPieceBytes / item());
   }
   return post_pieces(count, most, "MPI_Iallreduce", [&](size_t at, int32_t some, hvd_mpi_request** request) {
@@ -176,13 +189,17 @@ Status MpiExecution::allgather(const MpiComm& comm) {
   const std::byte* mine = operations_.front()->input.data;
   std::byte* all = operations_.front()->output.data;
   if (is_fused()) {
-    std::byte* place = in_.take(shares_[static_cast<size_t>(comm.rank)]);
+    auto packed = in_.take(shares_[static_cast<size_t>(comm.rank)]);
+    auto gathered = out_.take(total);
+    for (const auto* each : {&packed, &gathered})
+      if (!each->ok()) return each->status();
+    std::byte* place = *packed;
     mine = place;
     for (const Operation* operation : operations_) {
       hvd::copy(place, operation->input.data, operation->input.bytes());
       place += operation->input.bytes();
     }
-    all = staged_ = out_.take(total);
+    all = staged_ = *gathered;
   }
   if (total > most_) return gather_by_broadcasts(comm, mine, all);
   lay_out(shares_, counts_, offsets_);
@@ -220,21 +237,25 @@ Status MpiExecution::reducescatter(const MpiComm& comm) {
   size_t total = std::accumulate(shares_.begin(), shares_.end(), size_t{0});
   if (total == 0) return {};
   bool must_pack = is_fused() || reduction_.prescale != 1.0;
-  const std::byte* in = must_pack ? pack_by_receiver(comm.size) : operations_.front()->input.data;
-  std::byte* out = operations_.front()->output.data;
-  if (is_fused()) out = staged_ = out_.take(shares_[static_cast<size_t>(comm.rank)] * item());
-  if (total > most_) return reduce_to_each(comm, in, out);
+  auto in = must_pack ? pack_by_receiver(comm.size) : Result<std::byte*>(operations_.front()->input.data);
+  auto out = is_fused() ? out_.take(shares_[static_cast<size_t>(comm.rank)] * item())
+                        : Result<std::byte*>(operations_.front()->output.data);
+  for (const auto* each : {&in, &out})
+    if (!each->ok()) return each->status();
+  if (is_fused()) staged_ = *out;
+  if (total > most_) return reduce_to_each(comm, *in, *out);
   lay_out(shares_, counts_, offsets_);
   hvd_mpi_request* request = nullptr;
-  int code = library_->reduce_scatter(comm.handle, in, out, counts_.data(), number(reduction_.dtype),
+  int code = library_->reduce_scatter(comm.handle, *in, *out, counts_.data(), number(reduction_.dtype),
                                       number(reduction_.op), &request);
   return posted(code, "MPI_Ireduce_scatter", request);
 }
 
-const std::byte* MpiExecution::pack_by_receiver(int32_t ranks) {
+Result<std::byte*> MpiExecution::pack_by_receiver(int32_t ranks) {
   size_t total = std::accumulate(shares_.begin(), shares_.end(), size_t{0});
-  std::byte* place = in_.take(total * item());
-  const std::byte* packed = place;
+  auto packed = in_.take(total * item());
+  if (!packed.ok()) return packed;
+  std::byte* place = *packed;
   std::vector<const std::byte*> from;
   for (const Operation* operation : operations_) from.push_back(operation->input.data);
   for (int32_t p = 0; p < ranks; p++) {

@@ -18,7 +18,7 @@ namespace hvd {
 // Memory that is kept from plan to plan: pages that were never touched cost more than what is copied into them.
 class Staging {
  public:
-  std::byte* take(size_t bytes);
+  Result<std::byte*> take(size_t bytes);
 
  private:
   std::unique_ptr<std::byte, FreeBytes> memory_;
@@ -50,7 +50,7 @@ class MpiExecution {
   Status exchange_in_pieces(const MpiComm& comm, size_t row);
   Status reduce_to_each(const MpiComm& comm, const std::byte* in, std::byte* out);
 
-  const std::byte* pack_by_receiver(int32_t ranks);
+  Result<std::byte*> pack_by_receiver(int32_t ranks);
   void finish();
   void unpack_gathered();
   void take_in(std::byte* place, const std::byte* data, size_t count) const;             // with the factor before

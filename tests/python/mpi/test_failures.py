@@ -77,6 +77,31 @@ def test_a_stopped_rank_is_noticed_after_the_time_limit(flavour: Flavour) -> Non
     )
 
 
+@pytest.mark.parametrize("kind", ["allreduce", "reducescatter"])
+def test_memory_that_one_rank_cannot_have_is_an_error_on_all(flavour: Flavour, kind: str, tmp_path: Path) -> None:
+    def body(kind: str, door: str) -> None:
+        import resource
+        from pathlib import Path
+
+        # There is memory for the results (none, or 128 MB), but not for 256 MB of tensors side by side.
+        hvd.init()
+        tensors = [np.ones((2, 1 << 20), dtype=np.float32) for _ in range(32)]
+        call = hvd.grouped_allreduce_ if kind == "allreduce" else getattr(hvd, f"grouped_{kind}")
+        if hvd.rank() == 1:
+            size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (size + (160 << 20), resource.RLIM_INFINITY))
+        rank = hvd.rank()
+        say(failure(lambda: call(tensors)))
+        os.close(os.open(door, os.O_WRONLY if rank == 0 else os.O_RDONLY))  # both have said it before one ends
+
+    door = tmp_path / "door"
+    os.mkfifo(door)
+    env = {"HOROVOD_FUSION_THRESHOLD": str(1 << 30)}
+    job = finish(start(flavour, 2, body, kind, str(door), data="mpi", env=env))
+    told = [line for line in job.lines if line.startswith("HorovodInternalError") and "cannot allocate" in line]
+    assert len(told) == 2, job.report
+
+
 def come_late(level: str, comm: list[int] | None) -> None:
     """Rank 1 does not call hvd.init(), with or without MPI before it; the others wait for it and then give up."""
     if level == "in MPI":

@@ -38,10 +38,10 @@ def make_package(folder, source=SOURCE):
     return str(folder / "libhorovod.so")
 
 
-def path_without_mpi(folder):
-    """Links to all programs of PATH but those of MPI."""
+def path_without_mpi(folder, path=None):
+    """Links to all programs of a path, or of PATH, but those of MPI."""
     folder.mkdir()
-    for part in os.environ["PATH"].split(":"):
+    for part in (path or os.environ["PATH"]).split(":"):
         for program in pathlib.Path(part).glob("*"):
             if not program.name.startswith(("mpi", "orte", "jsrun")) and not (folder / program.name).exists():
                 (folder / program.name).symlink_to(program)

@@ -29,7 +29,9 @@ ROOT = HERE.parents[2]
 NAME = "demo-horovod"
 WORKERS = 3
 LIMIT = 60.0
-PATH = f"{HERE / 'fake'}:{Path(sys.executable).parent}:{ROOT / 'python/horovod/bin'}:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM = "/usr/sbin:/usr/bin:/sbin:/bin"
+OURS = f"{HERE / 'fake'}:{Path(sys.executable).parent}:{ROOT / 'python/horovod/bin'}"
+PATH = f"{OURS}:{SYSTEM}"
 Process = subprocess.Popen[str]
 
 

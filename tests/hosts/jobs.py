@@ -81,11 +81,12 @@ def finish(process: subprocess.Popen[str], code: int) -> tuple[str, str]:
     return out, err
 
 
-def await_up(process: subprocess.Popen[str], count: int) -> None:
+def await_up(process: subprocess.Popen[str], count: int, line: str = "up\n") -> None:
+    """Reads its output until the line has come so often."""
     assert process.stdout
     end = time.monotonic() + DEADLINE
     seen = ""
-    while seen.count("up\n") < count:
+    while seen.count(line) < count:
         assert select.select([process.stdout], [], [], max(0, end - time.monotonic()))[0], seen
         seen += (part := os.read(process.stdout.fileno(), 4096).decode())
         assert part, seen + (process.stderr.read() if process.stderr else "")

@@ -103,6 +103,7 @@ def test_what_is_where(engines: list[Engine]) -> None:
     assert inside("bash", "-lc", "command -v python") == "/opt/horovod/bin/python\n"
     assert "[X] NumPy" in inside("horovodrun", "--check-build")
     assert inside("id", "-u", "horovod") == "10001\n"
+    assert inside("bash", "-c", "command -v ps pkill pgrep").count("\n") == 3  # of deploy/preemptible
 
 
 def test_a_server_without_keys_is_refused(engines: list[Engine]) -> None:

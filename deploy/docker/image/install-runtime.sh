@@ -1,10 +1,11 @@
 #!/bin/sh
-# What an image runs with: Python, ssh both ways, an init that reaps, and a user without rights. No key stays in the image.
+# What an image runs with: Python, ssh both ways, an init that reaps, ps and pkill, and a user without rights. No key stays
+# in the image.
 set -eu
 
 export DEBIAN_FRONTEND=noninteractive
 apt-get update
-apt-get install -y --no-install-recommends ca-certificates openssh-client openssh-server python3 tini
+apt-get install -y --no-install-recommends ca-certificates openssh-client openssh-server procps python3 tini
 rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
 # "*", not "!": sshd takes the latter for a locked account. The uid is one that no distribution gives away.
 useradd --uid 10001 --create-home --shell /bin/bash --password '*' horovod

@@ -9,28 +9,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 DEPLOY = ROOT / "deploy/preemptible"
-PYTHON = ROOT / ".venv-cloud/bin/python"
 TAG = "horovod_instance:training"
-
-
-def run(*words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    if not PYTHON.exists():
-        pytest.skip("the platform's packages are not installed: make .venv-cloud/stamp")
-    return subprocess.run([PYTHON, *words], env=os.environ | env, capture_output=True, text=True, timeout=120)
-
-
-@pytest.fixture(scope="module")
-def jobs() -> dict[str, Any]:
-    result = run(HERE / "live_jobs.py", DEPLOY)
-    assert result.returncode == 0, result.stderr
-    loaded = json.loads(result.stdout)
-    assert isinstance(loaded, dict)
-    return loaded
 
 
 def test_the_secondaries_are_many_and_have_the_tag_that_main_asks_for(jobs: dict[str, Any]) -> None:
@@ -63,7 +45,13 @@ def test_both_scripts_are_sound(jobs: dict[str, Any]) -> None:
         assert checked.returncode == 0, checked.stderr
 
 
-def test_discovery_lists_running_jobs_of_the_tag_with_their_gpus(tmp_path: Path) -> None:
+def discover(platform: Path, *words: str | Path, tag: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"HOROVOD_TAG": tag}
+    script = DEPLOY / "src/discover-training-hosts.py"
+    return subprocess.run([platform, *words, script], env=env, capture_output=True, text=True, timeout=120)
+
+
+def test_discovery_lists_running_jobs_of_the_tag_with_their_gpus(platform: Path, tmp_path: Path) -> None:
     file = tmp_path / "jobs.json"
     file.write_text(
         json.dumps(
@@ -76,10 +64,10 @@ def test_discovery_lists_running_jobs_of_the_tag_with_their_gpus(tmp_path: Path)
             ]
         )
     )
-    result = run(HERE / "with_jobs.py", file, DEPLOY / "src/discover-training-hosts.py", HOROVOD_TAG=TAG)
+    result = discover(platform, HERE / "with_jobs.py", file, tag=TAG)
     assert (result.stdout, result.returncode) == ("four-gpus:4\nno-gpu:1\n", 0), result.stderr
 
 
-def test_discovery_says_what_it_misses() -> None:
-    result = run(DEPLOY / "src/discover-training-hosts.py", HOROVOD_TAG="")
+def test_discovery_says_what_it_misses(platform: Path) -> None:
+    result = discover(platform, tag="")
     assert result.returncode == 1 and "HOROVOD_TAG has to name the tag" in result.stderr

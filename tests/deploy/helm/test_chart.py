@@ -38,6 +38,13 @@ VALUES: dict[str, Values] = {
         "networkPolicy": {"extraIngress": [{"from": [{"namespaceSelector": {}}]}]},
         "podDisruptionBudget": {"maxUnavailable": "25%"},
     },
+    "left empty": {
+        **dict.fromkeys(["resources", "env", "nodeSelector", "tolerations", "affinity", "volumes", "volumeMounts"]),
+        **dict.fromkeys(["useHostNetwork", "useHostPID", "datasetPvc", "nameOverride", "fullnameOverride"]),
+        "ssh": dict.fromkeys(["useSecrets", "hostKey", "hostKeyPub"]),
+        "worker": dict.fromkeys(["slots", "env", "privileged", "resources", "nodeSelector"]),
+        "driver": dict.fromkeys(["slots", "args", "env", "privileged", "resources", "minWorkers"]),
+    },
     "bare": {
         "rbac": {"create": False},
         "serviceAccount": {"create": False},
@@ -232,6 +239,11 @@ def test_places_volumes_and_data() -> None:
         claims = [each["persistentVolumeClaim"] for each in spec["volumes"] if each["name"] == "dataset"]
         assert claims == [{"claimName": "mnist", "readOnly": True}]
     assert "scratch" not in [mount["name"] for mount in containers(driver)["wait-workers"]["volumeMounts"]]
+
+
+def test_a_key_without_a_value_is_not_given() -> None:
+    """As in a file of which somebody has cleared the values."""
+    assert render(VALUES["left empty"]).text == render().text
 
 
 def test_scaling_leaves_the_driver_alone() -> None:

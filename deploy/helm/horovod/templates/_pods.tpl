@@ -152,10 +152,10 @@ capabilities:
 
 {{/* The role's own resources or those of both. A driver without slots does not take a GPU away from the workers. */}}
 {{- define "horovod.resources" -}}
-{{- if hasKey .own "resources" -}}
+{{- if kindIs "map" .own.resources -}}
 {{- toYaml .own.resources -}}
 {{- else -}}
-{{- $resources := deepCopy .root.Values.resources -}}
+{{- $resources := deepCopy (default dict .root.Values.resources) -}}
 {{- if .withoutGpu -}}
 {{- range $kind, $amounts := $resources -}}
 {{- range $name, $_ := $amounts -}}

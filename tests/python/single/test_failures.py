@@ -177,6 +177,24 @@ def test_a_signal_ends_a_wait_promptly(number: signal.Signals, code: int) -> Non
         assert "HorovodInternalError" in ended[1].lines[1]
 
 
+def no_memory_after_join() -> None:
+    import resource
+
+    hvd.init()
+    if hvd.rank() == 1:
+        with open("/proc/self/statm") as pages:
+            in_use = int(pages.read().split()[0]) * os.sysconf("SC_PAGESIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + (32 << 20), resource.RLIM_INFINITY))
+        say(failure(hvd.join))
+    else:
+        say(failure(lambda: hvd.allreduce(np.ones(32 << 20, np.float32), name="large")))
+
+
+def test_a_joined_rank_without_memory_fails_the_operation_on_all() -> None:
+    for each in run_ranks(2, no_memory_after_join):
+        assert "HorovodInternalError" in each.output and "cannot allocate 134217728 bytes" in each.output
+
+
 def wait_in_threads() -> None:
     hvd.init()
     if hvd.rank() == 1:

@@ -20,8 +20,8 @@ std::string end_of(const WorkerExited& event) {
 
 }  // namespace
 
-Driver::Driver(Settings settings, TimePoint now)
-    : settings_(std::move(settings)), hosts_(settings_.back_off, settings_.seed), now_(now) {
+Driver::Driver(const Settings& settings, TimePoint now)
+    : settings_(settings), hosts_(settings_.back_off, settings_.seed), now_(now) {
   settle();  // the wait for hosts begins; its Say comes with the actions of the first event
 }
 

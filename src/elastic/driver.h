@@ -25,7 +25,7 @@ namespace hvd::elastic {
 
 class Driver {
  public:
-  Driver(Settings settings, TimePoint now);
+  Driver(const Settings& settings, TimePoint now);
 
   // Appends to `actions`. `now` never goes back. Events of workers that are gone are fine.
   void on(const Event& event, TimePoint now, std::vector<Action>& actions);

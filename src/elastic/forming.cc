@@ -16,6 +16,7 @@ bool is_ready(const Worker& worker) { return worker.is(WorkerState::ready); }
 
 std::string list_hosts(const std::vector<HostSlots>& hosts) {
   std::vector<std::string> texts;
+  texts.reserve(hosts.size());
   for (const HostSlots& host : hosts) texts.push_back(fmt::format("{}:{}", host.name, host.slots));
   return joined(texts, ", ");
 }

@@ -17,7 +17,8 @@ struct Layout {
   void* manage;
   void* invoke;
 };
-static_assert(sizeof(Layout) == sizeof(Finish) && alignof(Layout) == alignof(Finish));
+static_assert(sizeof(Layout) == sizeof(Finish));
+static_assert(alignof(Layout) == alignof(Finish));
 
 // A kernel is called from few places, so few different functions are seen; asking the loader costs a microsecond.
 std::array<std::atomic<void*>, 8> known{};

@@ -110,7 +110,7 @@ void Fleet::start(const Host& host, int slots, const Start& start) {
 
 Fleet::Remote& Fleet::remote_of(const Host& host) {
   auto& remote = remotes_[host.name];
-  if (remote && remote->is_lost) departing_.push_back(std::move(remote));
+  if (remote && remote->is_lost) departing_.push_back(std::exchange(remote, nullptr));
   if (!remote) {
     remote = std::make_unique<Remote>(*this, host);
     to_call_.push_back(host);

@@ -10,6 +10,7 @@ namespace hvd {
 namespace {
 
 constexpr Duration kLookAfterLeader = std::chrono::milliseconds(250);  // while it owes an answer
+constexpr Duration kAskLeader = std::chrono::seconds(1);               // while it owes none that we know of
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
 // A connection may have been closed by a survivor that heard of the cause first. News of a dead process comes over the
 // control links at once, but everybody on the way may have to wait for a core.
@@ -122,13 +123,14 @@ void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
       {Code::unknown, fmt::format("{} sent what no coordinator sends: {}", transport_.rank_name(0), status.message())});
 }
 
-TimePoint Agreement::next_deadline() const {
+TimePoint Agreement::next_deadline(bool awaits) const {
   TimePoint next = transport_.has_unsent() ? Clock::now() + kRetryFullRing : kNever;
   if (keeps_watch()) next = std::min({next, next_beat_, loss_due()});
   if (links_) next = std::min(next, links_->next_deadline());
   if (aggregator_) next = std::min(next, aggregator_->next_deadline());
   if (coordinator_) return std::min(next, coordinator_->next_deadline());
-  return transport_.is_unread() ? std::min(next, Clock::now() + kLookAfterLeader) : next;
+  if (transport_.is_unread()) return std::min(next, Clock::now() + kLookAfterLeader);
+  return awaits && asks_leader() ? std::min(next, Clock::now() + kAskLeader) : next;
 }
 
 TimePoint Agreement::keep_alive(TimePoint now) {
@@ -164,12 +166,16 @@ TimePoint Agreement::loss_due() const {
   return loss_.ok() || transport_.expects_departures() ? kNever : lost_at_ + kCauseTravels;
 }
 
-void Agreement::watch_leader() {
+void Agreement::watch_leader(bool awaits) {
+  TimePoint now = Clock::now();
   if (!transport_.is_unread()) {
     unread_since_ = kNever;
+    if (awaits && asks_leader() && now >= next_question_ && !transport_.failed() && !transport_.expects_departures()) {
+      next_question_ = now + kAskLeader;
+      transport_.send({});
+    }
     return;
   }
-  TimePoint now = Clock::now();
   if (unread_since_ == kNever) {
     unread_since_ = now;
     next_warning_ = now + seconds(config_.stall_warning_time);

@@ -42,8 +42,8 @@ class Agreement {
   void progress(std::vector<Decision>& decisions);
   bool has_incoming();                                                  // is there anything to pass on?
   bool has_unread() const { return links_ && links_->has_messages(); }  // read from a link, and not passed on yet
-  // When progress() must run although nothing arrives.
-  TimePoint next_deadline() const;
+  // When progress() must run although nothing arrives. `awaits`: somebody here waits for a decision.
+  TimePoint next_deadline(bool awaits = false) const;
   // Whether a rank that falls silent ends the world. On one host that is a process that somebody has stopped, which
   // only an elastic job can go on without.
   bool keeps_watch() const { return !world_.host_of.empty() || config_.elastic; }
@@ -55,8 +55,9 @@ class Agreement {
   // failure that is being spread, so the cause is given a moment to arrive. Any thread.
   void report_loss(const Status& status);
   // A leader that does not read is reported, and given up after the collective time-out: the coordinator explains who
-  // is missing, unless the leader is stuck.
-  void watch_leader();
+  // is missing, unless the leader is stuck. One that has read everything and says nothing gets an empty message to
+  // read, while somebody awaits a decision.
+  void watch_leader(bool awaits);
   // Tells the peers on other hosts that this rank leaves in order.
   void leave(TimePoint until);
   void list_descriptors(std::vector<int>& into) const {  // any thread
@@ -71,6 +72,8 @@ class Agreement {
   void spread(ByteView message, TimePoint now, std::vector<Decision>& decisions);
   void hear(ByteView message, std::vector<Decision>& decisions);
   TimePoint loss_due() const;
+  // Whether the leader is sent questions. Where ranks keep watch its heartbeat tells as much.
+  bool asks_leader() const { return !transport_.is_root() && !keeps_watch(); }
 
   const World& world_;
   const Config& config_;
@@ -87,6 +90,7 @@ class Agreement {
   TimePoint lost_at_{};
   TimePoint unread_since_ = kNever;  // the leader has not read our requests since
   TimePoint next_warning_{};
+  TimePoint next_question_{};
 };
 
 }  // namespace hvd

@@ -93,7 +93,7 @@ void Engine::drive(Done&& done, TimePoint until) {
   while (!done()) {
     if (progress()) continue;
     bool is_busy = executor_->is_busy();
-    TimePoint next = std::min(until, next_deadline());
+    TimePoint next = std::min(until, next_deadline(driver_waits_));
     if (is_busy) next = std::min(next, Clock::now() + kPollRound);
     bool happened = false;
     auto something = [&] {
@@ -102,7 +102,7 @@ void Engine::drive(Done&& done, TimePoint until) {
       return happened;
     };
     if (Status status = transport_->wait_until(something, next); !status.ok()) end(status);
-    if (!happened) agreement_->watch_leader();
+    if (!happened) agreement_->watch_leader(driver_waits_ && !ended_);
     if (!happened && is_busy) transport_->answer_bell();  // who polls never sleeps, where bells are answered
     if (until != kNever && Clock::now() >= until) break;
   }
@@ -299,7 +299,7 @@ void Engine::note_step(const Plan& plan) {
   if (tuner_->done()) tuner_.reset();
 }
 
-TimePoint Engine::next_deadline() const { return ended_ ? kNever : agreement_->next_deadline(); }
+TimePoint Engine::next_deadline(bool awaits) const { return ended_ ? kNever : agreement_->next_deadline(awaits); }
 
 void Engine::end(const Status& status) {
   if (ended_) return;

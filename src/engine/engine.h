@@ -79,7 +79,7 @@ class Engine {
   void execute(Plan&& plan);
   void end(const Status& status);  // nothing more will be agreed: fail what is pending and what comes later
   TimePoint sleep_until();
-  TimePoint next_deadline() const;
+  TimePoint next_deadline(bool awaits = false) const;
   void on_done(Task& task);
   void note_step(const Plan& plan);
   std::string timeline_path(const std::string& path) const;

@@ -158,6 +158,11 @@ class Ranks:
         if not self._output[rank].wait_for(part, min(limit, self._left())):
             raise AssertionError(f"rank {rank} did not say {part!r}\n{self._report()}")
 
+    def wait_for_error(self, rank: int, part: str) -> None:
+        """The same on its stderr."""
+        if not self._errors[rank].wait_for(part, self._left()):
+            raise AssertionError(f"rank {rank} did not report {part!r}\n{self._report()}")
+
     def lines(self, rank: int) -> list[str]:
         """What the rank has written so far."""
         return self._output[rank].text().splitlines()

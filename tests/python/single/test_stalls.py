@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 from ranks import Ranks, failure, run_ranks, say
@@ -86,5 +87,29 @@ def test_a_stopped_rank_zero_is_named_by_the_others() -> None:
         ranks.send(0, signal.SIGCONT)
         for each in ranks.wait():
             assert each.code == 0, each.errors
+            assert "rank 0" in each.output and str(ranks.processes[0].pid) in each.output
+            assert "is it stopped?" in each.output
+
+
+def the_root_is_late(until: str) -> None:
+    hvd.init()
+    if hvd.rank() == 0:
+        with open(until) as fifo:
+            fifo.read()
+    say("failed: " + failure(lambda: hvd.allreduce(np.ones(3), name="gradient")))
+
+
+def test_a_rank_zero_that_is_stopped_after_it_has_read_is_named_by_the_others(tmp_path: Path) -> None:
+    fifo = tmp_path / "until"
+    os.mkfifo(fifo)
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "4"}
+    with Ranks(3, the_root_is_late, str(fifo), env=limits) as ranks:
+        ranks.wait_for_error(0, "allreduce.gradient")  # its report: it knows what the others wait for
+        ranks.send(0, signal.SIGSTOP)
+        for rank in (1, 2):
+            ranks.wait_for_line(rank, "failed: HorovodInternalError")
+        ranks.send(0, signal.SIGCONT)
+        fifo.write_text("")
+        for each in ranks.wait():
             assert "rank 0" in each.output and str(ranks.processes[0].pid) in each.output
             assert "is it stopped?" in each.output

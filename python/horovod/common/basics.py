@@ -7,7 +7,7 @@ import functools
 import itertools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int32
 from typing import Any
 
@@ -203,6 +203,14 @@ def _publish_place() -> None:
     os.environ["HOROVOD_CROSS_SIZE"] = str(place.cross_size())
 
 
+_after_end: list[Callable[[], None]] = []
+
+
+def after_end(call: Callable[[], None]) -> None:
+    """Call this when the program ends, after the shutdown that belongs to it."""
+    _after_end.append(call)
+
+
 @functools.cache
 def _shut_down_at_exit() -> None:
     atexit.register(_end)
@@ -210,5 +218,7 @@ def _shut_down_at_exit() -> None:
 
 def _end() -> None:
     HorovodBasics().shutdown()
+    for call in _after_end:
+        call()
     uncaught = getattr(sys, "last_type", None)  # what this process ends with
     library().hvd_mpi_end(int(uncaught is not None and issubclass(uncaught, HorovodInternalError)))

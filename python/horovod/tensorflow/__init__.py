@@ -10,6 +10,7 @@ What needs Keras is loaded when it is first used: Keras takes longer to import t
 import importlib
 from typing import Any
 
+from horovod.common.basics import after_end
 from horovod.common.util import gpu_available, split_list
 
 # ---- graph operations
@@ -68,6 +69,7 @@ from horovod.tensorflow.mpi_ops import (
     start_timeline,
     stop_timeline,
 )
+from horovod.tensorflow.threads_at_exit import let_threads_return
 from horovod.tensorflow.util import (
     _executing_eagerly,
     check_num_rank_power_of_2,
@@ -75,6 +77,8 @@ from horovod.tensorflow.util import (
     refs_to_vars,
     vars_to_refs,
 )
+
+after_end(let_threads_return)
 
 # ---- loaded on first use: name -> module that has it
 _LAZY = {

@@ -10,7 +10,7 @@
 # What the last four need is compiled while the stages before them run, most of which wait more than they work.
 # Variables: SUITES          folders of tests/cpp to build and run (default: all, but under TSan only those with threads)
 #            RANKS           world sizes of the parallel Python tests (default: 1 2 3 4 8)
-#            FRAMEWORK_RANKS world sizes of the PyTorch, TensorFlow and Keras tests (default: 2 3; Keras 2: 2)
+#            FRAMEWORK_RANKS world sizes of the PyTorch, TensorFlow and Keras tests (default: 2 3)
 #            HOSTS           worlds of several pretended hosts for them, ranks of each (default: 1,1 2,2 1,2,1)
 #            REPEAT          how often each C++ and parallel test is run (default: 1)
 #            FUZZ_SECONDS    time for every fuzzer (default: 5)
@@ -135,8 +135,8 @@ tensorflow_stage() {
 keras_stage() {
   echo "-- Keras 3"
   in_ranks keras
-  echo "-- Keras 2 (tf_keras)"  # the layer above is the same; what differs shows with two ranks
-  TF_USE_LEGACY_KERAS=1 FRAMEWORK_RANKS=${FRAMEWORK_RANKS:-2} in_ranks keras
+  echo "-- Keras 2 (tf_keras)"
+  TF_USE_LEGACY_KERAS=1 in_ranks keras
 }
 tensorflow215_stage() {  # not among all: make soak makes its environment and asks for it
   local pytest=(.venv-tf215/bin/python -m pytest -q) FRAMEWORK_RANKS=2

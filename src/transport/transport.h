@@ -77,8 +77,8 @@ class Transport {
   // Called by a driver inside a wait, before it sleeps and when it is due, with the time; returns when it wants to be
   // called again. Keeps the control links going while a collective takes long. Must not wait.
   void set_chores(std::function<TimePoint(TimePoint)> chores);
-  // A process that is stopped keeps its sockets. In worlds that span hosts every rank beats about once a second, and
-  // the root looks as often: not ok (peer_lost) names a rank of this host that has not for `limit`.
+  // A process that is stopped keeps its sockets. In worlds that span hosts, and in elastic ones, every rank beats about
+  // once a second and looks at the others as often: not ok (peer_lost) names one of this host that has not for `limit`.
   void beat();
   Status find_silent(TimePoint now, Duration limit);
 

@@ -97,32 +97,31 @@ def test_one_side_without_encryption(
 def test_what_is_changed_on_the_way_is_refused(encryption: Encryption) -> None:
     (worker_end, near), (far, caller_end) = tcp_pair(), tcp_pair()
     with worker_end, near, far, caller_end:
-        stop = threading.Event()
+        tamper = threading.Event()
 
         def relay(source: socket.socket, target: socket.socket) -> None:
-            while not stop.is_set() and (data := source.recv(1 << 16)):
+            while data := bytearray(source.recv(1 << 16)):
+                if tamper.is_set():
+                    data[-1] ^= 1
                 target.sendall(data)
 
-        back = threading.Thread(target=relay, args=(far, near))
-        there = threading.Thread(target=relay, args=(near, far))
-        back.start()
-        there.start()
+        relays = [threading.Thread(target=relay, args=way) for way in ((near, far), (far, near))]
+        for thread in relays:
+            thread.start()
         worker, caller = both(
             lambda: channel.call(worker_end, KEY, 20, encryption),
             lambda: channel.answer(caller_end, KEY, 20, encryption),
         )
-        stop.set()
         worker.send({"kind": "first"})
         assert caller.receive().header == {"kind": "first"}
-        there.join()  # it relays nothing more
+        tamper.set()
         worker.send({"kind": "second"})
-        record = bytearray(near.recv(1 << 16))
-        record[-1] ^= 1
-        far.sendall(record)
         with pytest.raises(Refused, match="changed on the way"):
             caller.receive()
-        caller_end.shutdown(socket.SHUT_RDWR)
-        back.join()
+        for end in (worker_end, caller_end):
+            end.shutdown(socket.SHUT_WR)
+        for thread in relays:
+            thread.join()
 
 
 class Recorder:

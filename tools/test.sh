@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the test stages, all of them or the named ones, and stops at the first that fails.
+# Runs the test stages, all of them or the named ones. One that fails does not keep the next from running: the end
+# names all that failed.
 #   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|deploy|docs|parallel|mpi|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
 #   tools/test.sh mpi5                                      the suites with newer MPIs than Debian's: make soak
 #   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
@@ -190,15 +191,32 @@ finish_compiling() {
 [ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts deploy docs parallel mpi torch tensorflow keras asan tsan fuzz packaging
 began=$SECONDS
 previous=""
+failed=()
 for number in $(seq $#); do
   stage=${!number}
   printf '\n== %s ==%s\n' "$stage" "${previous:+ ($previous took $((SECONDS - stage_began)) s, $((SECONDS - began)) s so far)}"
   stage_began=$SECONDS
   case $stage in
     ctest) ;;  # has to compile itself
-    asan | tsan | fuzz | packaging) finish_compiling ;;
+    asan | tsan | fuzz | packaging)
+      finish_compiling || {
+        failed+=("compile")
+        break
+      }
+      ;;
     *) [ -n "${compiling:=}" ] || { start_compiling "${@:number}" && compiling=begun; } ;;
   esac
-  "${stage}_stage"
+  set +e  # and in a shell of its own, where the first command that fails ends the stage
+  (
+    set -e
+    "${stage}_stage"
+  )
+  status=$?
+  set -e
+  [ $status -eq 0 ] || failed+=("$stage")
   previous=$stage
 done
+[ ${#failed[@]} -eq 0 ] || {
+  printf '\nfailed: %s\n' "${failed[*]}"
+  exit 1
+}

@@ -46,10 +46,10 @@ def test_the_driver_waits_for_its_workers(cluster: Cluster) -> None:
 
 def test_workers_that_do_not_come_are_named(cluster: Cluster) -> None:
     install(cluster, 1)
-    cluster.install({"worker": {"number": 3}, "driver": {"waitSeconds": 1}})
+    cluster.install({"worker": {"number": 3}, "driver": {"waitSeconds": 5}})
     code, said = cluster.run_driver("waitWorkersReady.sh")
     assert code == 1
-    assert f"no answer within 1 s from: {worker_name(1)} {worker_name(2)} (the last said: ssh: connect" in said
+    assert f"no answer within 5 s from: {worker_name(1)} {worker_name(2)} (the last said: ssh: connect" in said
 
 
 def test_some_workers_may_be_enough(cluster: Cluster) -> None:

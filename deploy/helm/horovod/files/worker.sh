@@ -23,6 +23,8 @@ has_sessions() {  # a login is a child of the server
 # shellcheck disable=SC2329
 leave() {
   trap '' TERM
+  server=${!:-}
+  [ -n "$server" ] || exit 0
   say "the pod is taken away; waiting for the driver to log out"
   while has_sessions; do sleep 0.2; done
   kill "$server"
@@ -30,12 +32,12 @@ leave() {
   exit 0
 }
 
+trap leave TERM INT
 take_keys
 [ -s "$SSH_DIR/authorized_keys" ] || fail "no public key at $SSH_KEYS: nobody could log in"
 write_client_config no "Port $SSH_PORT"
 write_server_config
 /usr/sbin/sshd -D -e -f "$SSH_DIR/sshd_config" &
 server=$!
-trap leave TERM INT
 wait "$server" || true
 fail "the ssh server ended"

@@ -13,7 +13,7 @@ constexpr FrameLimits kFrames{
 }  // namespace
 
 AgentLink::AgentLink(std::unique_ptr<Stream> stream, int writing)
-    : frames_(std::move(stream), kFrames), writing_(writing), spoke_at_(Clock::now()), heard_at_(spoke_at_) {
+    : frames_(std::move(stream), kFrames), writing_(writing), spoke_at_(Clock::now()), heard_at_(spoke_at_), looked_at_(spoke_at_) {
   if (writing_ < 0) writing_ = frames_.descriptor();
 }
 
@@ -26,7 +26,7 @@ void AgentLink::send(const AgentMessage& message) {
 void AgentLink::set_silence(Duration limit, Duration beat) {
   silence_ = limit;
   beat_ = beat;
-  heard_at_ = Clock::now();
+  heard_at_ = looked_at_ = Clock::now();
 }
 
 void AgentLink::add_to(PollSet& set) {
@@ -47,6 +47,9 @@ Result<std::optional<AgentMessage>> AgentLink::receive() {
     return failure_;
   }
   TimePoint now = Clock::now();
+  // Who stood still itself has no right to call the other silent: its beats may be on their way.
+  if (now - looked_at_ > silence_ / 2) heard_at_ = now;
+  looked_at_ = now;
   if (!*bytes) {
     if (now - heard_at_ >= silence_ && failure_.ok())
       failure_ = Status(Code::peer_lost, fmt::format("no sign of life for {:.3g} s", seconds_of(silence_)));

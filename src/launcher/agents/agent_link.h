@@ -33,7 +33,7 @@ class AgentLink {
   Status failure_;
   Duration silence_ = Duration::max();
   Duration beat_ = std::chrono::seconds(1);
-  TimePoint spoke_at_, heard_at_;
+  TimePoint spoke_at_, heard_at_, looked_at_;
 };
 
 }  // namespace hvd

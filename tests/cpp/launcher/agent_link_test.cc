@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <thread>
+
 namespace hvd {
 namespace {
 
@@ -55,19 +57,27 @@ TEST(AgentLink, LargeOnesGoOutWhileTheOtherSideReads) {
 
 TEST(AgentLink, SilenceIsTheEnd) {
   Ends ends = make_ends();
-  ends.here->set_silence(100ms, 20ms);
   TimePoint began = Clock::now();
+  ends.here->set_silence(100ms, 20ms);
   EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("no sign of life for 0.1 s"));
   EXPECT_GE(Clock::now() - began, 100ms);
   EXPECT_FALSE(ends.here->receive().ok());
 }
 
+TEST(AgentLink, WhoStoodStillItselfDoesNotCallTheOtherSilent) {
+  Ends ends = make_ends();
+  ends.here->set_silence(100ms, 20ms);
+  std::this_thread::sleep_for(200ms);  // nobody looks
+  EXPECT_TRUE(ends.here->receive().ok());
+  EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("no sign of life"));
+}
+
 TEST(AgentLink, BeatsKeepItAlive) {
   Ends ends = make_ends();
-  ends.here->set_silence(500ms, 100ms);
-  ends.there->set_silence(500ms, 100ms);
+  ends.here->set_silence(5s, 100ms);
+  ends.there->set_silence(5s, 100ms);
   PollSet set;
-  TimePoint end = Clock::now() + 1500ms;
+  TimePoint end = Clock::now() + 6s;
   while (Clock::now() < end) {
     for (AgentLink* link : {ends.here.get(), ends.there.get()}) {
       ASSERT_TRUE(link->receive().ok());

@@ -158,7 +158,7 @@ Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what
   }
   while (now < start + settings_.yield && yielding_.is_worth_it(now)) {
     if (ready()) return {};
-    if (failed()) return failure();
+    if (failed()) return ready() ? Status{} : failure();  // what came before the failure counts
     if (now >= until) return {};
     ring_in_time();
     do_chores(now);
@@ -201,7 +201,7 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
       is_ready = is_ready || ready();
     } while (!is_ready && move_mesh());
     if (is_ready) return {};
-    if (failed()) return failure();
+    if (failed()) return ready() ? Status{} : failure();
     TimePoint now = Clock::now();
     if (now >= until) return {};
     if (now >= warn_at) {

@@ -17,7 +17,7 @@ import pytest
 from bed import Bed
 from blocks import PAGES, ROOT, Block, blocks
 
-DEADLINE = 60  # seconds for one block
+DEADLINE = 300  # seconds for one block, which may hold many jobs
 TRAIN = """
 import numpy as np, horovod.numpy as hvd
 hvd.init()

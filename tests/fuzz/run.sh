@@ -19,7 +19,7 @@ configure() {
 if [ "${1:-}" = one ]; then  # name, libFuzzer's limit
   log=$build/$2.log
   mkdir -p "$build/corpus/$2"
-  "$build/tests/fuzz/fuzz_$2" "$3" -seed=1 -max_len=4096 -timeout=10 -print_final_stats=1 "-artifact_prefix=$build/$2-" \
+  "$build/tests/fuzz/fuzz_$2" "$3" -seed=1 -max_len=4096 -timeout=60 -print_final_stats=1 "-artifact_prefix=$build/$2-" \
     "$build/corpus/$2" "tests/fuzz/corpus/$2" >"$log" 2>&1 || { tail -n 60 "$log"; exit 1; }
   echo "$2: $(grep -o 'number_of_executed_units.*' "$log")"
   exit

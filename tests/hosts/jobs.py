@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -34,7 +35,8 @@ while True:
 """
 WAIT = "import signal; print('up', flush=True); signal.pause()"
 SPREAD = ["-np", "4", "-H", "hosta:1,hostb:2,hostc:1"]
-QUICK = {"HOROVOD_SILENCE_SECONDS": "1"}
+QUICK = {"HOROVOD_SILENCE_SECONDS": "2"}
+SILENT = "no sign of life for 4 s"  # what the launcher then says of a host: twice that
 
 
 def python(code: str) -> list[str]:
@@ -73,6 +75,20 @@ def of_command(machine: Machine, *words: bytes) -> list[int]:
             if all(word in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() for word in words):
                 found.append(pid)
     return found
+
+
+def agent_of(machine: Machine) -> int:
+    """The agent, and not its guard or a shell, which have the same words in their command lines and are above it."""
+    family = of_command(machine, b"--agent")
+    stats = [pathlib.Path(f"/proc/{pid}/stat").read_text() for pid in family]
+    return max(set(family) - {int(stat.rpartition(")")[2].split()[1]) for stat in stats})
+
+
+def kill_together(pids: list[int]) -> None:
+    """All stand still before the first dies, so that none sees another gone and ends by itself."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, number)
 
 
 def finish(process: subprocess.Popen[str], code: int) -> tuple[str, str]:

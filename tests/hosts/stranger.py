@@ -20,7 +20,7 @@ import sys
 HELLO, PROOF = 1, 3
 STORE, DATA = 0, 2
 VERSION = 1
-ANSWER_SECONDS = 5.0
+ANSWER_SECONDS = 60.0  # who is refused sees the end of the connection at once
 
 GARBAGE = {
     "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",

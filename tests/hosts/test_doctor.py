@@ -154,11 +154,11 @@ def test_an_agent_that_comes_and_one_that_does_not(
     place = ["--rendezvous", "hosta:4711", "--key-file", str(key)]
     with bed["hostb"].popen([horovodrun, "--agent", *place], stdin=subprocess.DEVNULL) as agent:
         try:
-            report = examine("--agents", "2", "-np", "2", *place, "--start-timeout", "5", hosts="", code=1)
+            report = examine("--agents", "2", "-np", "2", *place, "--start-timeout", "15", hosts="", code=1)
             assert agent.wait(DEADLINE) == 0
         finally:
             agent.kill()
-    assert problems(report) == [("fail", "contact", ["agent 2"], "it did not come within 5 s (--start-timeout)")]
+    assert problems(report) == [("fail", "contact", ["agent 2"], "it did not come within 15 s (--start-timeout)")]
     assert report["hosts"][0]["name"] == "hostb"
     assert report["hosts"][0]["facts"]["allreduce"]["error"] == ""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from bed import Bed, Machine
 from fleet import PORT, Gate, start_ranks
-from ranks import Ranks, failure, say
+from ranks import Ended, failure, say
 
 import horovod.numpy as hvd
 
@@ -79,24 +79,35 @@ def test_strangers_disturb_nothing(bed: Bed, tmp_path: Path) -> None:
     assert answers["other version"] == refused_version
 
 
-def form() -> None:
+def form(gate: str) -> None:
+    import fcntl
+
+    say("up")
+    with open(gate) as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
     say(failure(hvd.init))
     if hvd.is_initialized():
         hvd.allreduce(np.ones(3))
         hvd.shutdown()
 
 
-def start_apart(bed: Bed, **options: dict[str, str]) -> Ranks:
-    """Two hosts with a rank each, the second of which has settings of its own."""
-    shared = {"_HOROVOD_SECRET_KEY": KEY, "HOROVOD_START_TIMEOUT": "3"}
-    return start_ranks(
-        bed, {"hosta": 1, "hostb": 1}, form, env=shared, env_of=lambda rank: options["other"] if rank == 1 else {}
-    )
+def form_apart(bed: Bed, directory: Path, other: dict[str, str]) -> list[Ended]:
+    """How the ranks end on two hosts with one each, the second of which has settings of its own. They begin together:
+    who comes late finds nobody, and learns nothing."""
+    gate = Gate(directory / "gate")
+    shared = {"_HOROVOD_SECRET_KEY": KEY, "HOROVOD_START_TIMEOUT": "5"}
+    with start_ranks(
+        bed, {"hosta": 1, "hostb": 1}, form, gate.path, env=shared, env_of=lambda rank: other if rank == 1 else {}
+    ) as ranks:
+        for rank in range(2):
+            ranks.wait_for_line(rank, "up")
+        gate.open()
+        return ranks.wait()
 
 
-def test_a_rank_with_another_key_is_refused(bed: Bed) -> None:
-    with start_apart(bed, other={"_HOROVOD_SECRET_KEY": secrets.token_hex(32)}) as ranks:
-        here, there = (each.output for each in ranks.wait())
+def test_a_rank_with_another_key_is_refused(bed: Bed, tmp_path: Path) -> None:
+    ended = form_apart(bed, tmp_path, {"_HOROVOD_SECRET_KEY": secrets.token_hex(32)})
+    here, there = (each.output.removeprefix("up\n") for each in ended)
     assert "HorovodInternalError" in here and "never came: 1" in here
     assert there.startswith("ValueError")  # trying again would not help, as it would with HorovodInternalError
     assert "it has another key: it belongs to another job" in there
@@ -124,7 +135,6 @@ def test_a_world_under_tls(bed: Bed, tmp_path: Path) -> None:
 
 
 def test_tls_on_one_side_only_is_told(bed: Bed, tmp_path: Path) -> None:
-    with start_apart(bed, other={"HOROVOD_TLS": "1", "_HOROVOD_TLS_IDENTITY": tls_identity(tmp_path)}) as ranks:
-        ended = ranks.wait()
+    ended = form_apart(bed, tmp_path, {"HOROVOD_TLS": "1", "_HOROVOD_TLS_IDENTITY": tls_identity(tmp_path)})
     assert all("HorovodInternalError" in each.output for each in ended)
     assert "HOROVOD_TLS must be the same everywhere" in ended[0].errors + ended[1].output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from types import TracebackType
 
 from bed import Machine
@@ -87,4 +88,8 @@ def output(machine: Machine, *command: str) -> str:
 
 
 def ping(machine: Machine, address: str) -> None:
-    output(machine, "ping", "-c", "1", "-W", "30", address)
+    """Until it is answered: while the kernel still gives up a neighbour that did not answer before, it tells us so."""
+    deadline = time.monotonic() + 60
+    command = ["ping", "-c", "1", "-W", "30", address]
+    while (result := machine.run(command, capture_output=True, text=True, timeout=60)).returncode != 0:
+        assert time.monotonic() < deadline, result.stdout + result.stderr

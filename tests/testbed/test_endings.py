@@ -54,7 +54,7 @@ def all_namespaces() -> set[str]:
 def is_running(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second: it is gone between open and read
         return False
 
 
@@ -118,7 +118,8 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next(make_bed: MakeBed, tmp_
     assert (BEDS / name).exists() and is_running(int(daemon))
     following = make_bed("hosta")
     # The kernel may have given it the numbers of namespaces that are gone.
-    reused = set[str]().union(*map(namespaces_of, following["hosta"].pids()))
+    everybody = groups.pids(BEDS / following.name / "cgroup" / following.name)
+    reused = set[str]().union(*map(namespaces_of, everybody))
     assert_nothing_left(name, [int(daemon)], namespaces - reused, tmp_path / "cgroup")
 
 

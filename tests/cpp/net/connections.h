@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -87,13 +88,15 @@ struct Met {
   std::vector<Accepted> accepted;
 };
 
-// Drives both sides until the connector has its outcome and, if that is good, the acceptor has accepted.
-inline Met meet(Acceptor& acceptor, Connector& connector) {
+// Drives both sides until the connector has its outcome and, if that is good, the acceptor has accepted. For them no
+// more than a millisecond passes from one look to the next, so that no limit of theirs ends while this process stands
+// still.
+inline Met meet(Acceptor& acceptor, Connector& connector, TimePoint now = Clock::now()) {
   Met met;
   std::optional<Result<std::unique_ptr<Stream>>> outcome;
-  for (;;) {
-    acceptor.poll(Clock::now(), met.accepted);
-    if (!outcome) outcome = connector.poll(Clock::now());
+  for (;; now = std::min(Clock::now(), now + 1ms)) {
+    acceptor.poll(now, met.accepted);
+    if (!outcome) outcome = connector.poll(now);
     if (outcome && (!outcome->ok() || !met.accepted.empty())) break;
     std::vector<int> descriptors{acceptor.descriptor()};
     if (!outcome) descriptors.push_back(connector.descriptor());
@@ -108,8 +111,7 @@ inline Met meet(Acceptor& acceptor, Connector& connector) {
 
 inline std::unique_ptr<Connector> make_connector(const Credentials& credentials, std::vector<Endpoint> endpoints,
                                                  const Identity& identity, Duration limit = kLong,
-                                                 ConnectorSettings settings = {}) {
-  TimePoint now = Clock::now();
+                                                 ConnectorSettings settings = {}, TimePoint now = Clock::now()) {
   auto connector = Connector::create({.name = "rank 0", .endpoints = std::move(endpoints), .identity = identity},
                                      credentials, now, now + limit, settings);
   EXPECT_TRUE(connector.ok());

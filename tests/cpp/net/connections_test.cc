@@ -114,9 +114,10 @@ TEST_P(ConnectionsTest, AFailureListsEveryAddressAndItsResult) {
   DeadPort dead;
   std::vector<Endpoint> endpoints{dead.endpoint, silent->endpoints[0], other_job->endpoints()[0],
                                   endpoint("[fe80::1%lo]:9")};
+  TimePoint now = Clock::now();
   auto connector =
-      make_connector(credentials_, endpoints, identity_of(1, 0), 300ms, {.stagger = 1ms, .patience = 100ms});
-  Met met = meet(*other_job, *connector);
+      make_connector(credentials_, endpoints, identity_of(1, 0), 300ms, {.stagger = 1ms, .patience = 100ms}, now);
+  Met met = meet(*other_job, *connector, now);
   EXPECT_EQ(met.caller.status().code(), Code::unknown);
   EXPECT_THAT(text(met.caller), StartsWith("cannot connect to rank 0 in 0.3 s: "));
   EXPECT_THAT(text(met.caller), HasSubstr(to_text(dead.endpoint) + ": connection refused ("));
@@ -147,7 +148,7 @@ TEST_P(ConnectionsTest, GarbageIsDroppedWithoutAnAnswer) {
 }
 
 TEST_P(ConnectionsTest, SilenceAndDribblingEndAtTheTimeLimit) {
-  auto acceptor = make_acceptor(credentials_, 0, {.patience = 10s});
+  auto acceptor = make_acceptor(credentials_, 0, {.patience = kLong});
   UniqueFd silent = connect_raw(*acceptor), dribbling = connect_raw(*acceptor);
   std::vector<Accepted> accepted;
   drive(*acceptor, accepted, [&] { return acceptor->half_open() == 2; });
@@ -159,7 +160,7 @@ TEST_P(ConnectionsTest, SilenceAndDribblingEndAtTheTimeLimit) {
     acceptor->poll(now + std::chrono::seconds(i), accepted);
     EXPECT_EQ(acceptor->half_open(), 2u);
   }
-  acceptor->poll(now + 10s, accepted);
+  acceptor->poll(now + kLong, accepted);
   EXPECT_EQ(acceptor->half_open(), 0u);
   EXPECT_EQ(acceptor->dropped(), 2u);
   EXPECT_EQ(read_to_end(silent), "");
@@ -274,8 +275,9 @@ TEST(Connections, AnotherCertificateIsRefusedEvenWithTheRightKey) {
   Credentials ours = make_credentials(true), theirs = make_credentials(true);
   theirs.key = ours.key;
   auto acceptor = make_acceptor(ours);
-  auto connector = make_connector(theirs, acceptor->endpoints(), identity_of(1, 0), 200ms);
-  Met met = meet(*acceptor, *connector);
+  TimePoint now = Clock::now();
+  auto connector = make_connector(theirs, acceptor->endpoints(), identity_of(1, 0), 200ms, {}, now);
+  Met met = meet(*acceptor, *connector, now);
   EXPECT_THAT(text(met.caller), HasSubstr("certificate verify failed"));
   EXPECT_TRUE(met.accepted.empty());
 }

@@ -21,6 +21,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
+constexpr double kTimeToCome = 5;  // seconds, for all that are there, in tests that wait for one that is not
+
 // How one process is placed; a test changes what it wants to be wrong.
 Config make_config(const std::vector<int32_t>& ranks_per_host, int32_t rank, uint16_t port, const std::string& key) {
   Config config;
@@ -38,7 +40,8 @@ Config make_config(const std::vector<int32_t>& ranks_per_host, int32_t rank, uin
   config.rendezvous_port = port;
   config.secret_key = key;
   config.network_interfaces = {"lo"};
-  config.start_timeout = 30;
+  config.start_timeout = 120;
+  config.silence_time = 60;  // a rank does not speak on its links while it exchanges bytes
   return config;
 }
 
@@ -177,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Shapes,
 
 TEST_F(WorldMeeting, AMissingHostIsNamedOnAllRanks) {
   run({2, 1, 1}, {0, 1, 2}, [](Config config) {
-    config.start_timeout = 1;
+    config.start_timeout = kTimeToCome;
     auto group = form(config);
     ASSERT_FALSE(group.ok());
     EXPECT_THAT(std::string(group.status().message()),
@@ -187,7 +190,7 @@ TEST_F(WorldMeeting, AMissingHostIsNamedOnAllRanks) {
 
 TEST_F(WorldMeeting, AMissingRootIsNamedOnAllRanks) {
   run({1, 2}, {1, 2}, [](Config config) {
-    config.start_timeout = 1;
+    config.start_timeout = kTimeToCome;
     auto group = form(config);
     ASSERT_FALSE(group.ok());
     EXPECT_THAT(std::string(group.status().message()), HasSubstr("these never came: 0; there were hostb"));
@@ -196,7 +199,7 @@ TEST_F(WorldMeeting, AMissingRootIsNamedOnAllRanks) {
 
 TEST_F(WorldMeeting, ARankMissingOnAnotherHostIsNamedOnAllRanks) {
   run({1, 3}, {0, 1, 2}, [](Config config) {
-    config.start_timeout = config.rank == 0 ? 2 : 1;
+    config.start_timeout = config.rank == 0 ? 2 * kTimeToCome : kTimeToCome;
     auto group = form(config);
     ASSERT_FALSE(group.ok());
     EXPECT_THAT(std::string(group.status().message()),
@@ -206,7 +209,7 @@ TEST_F(WorldMeeting, ARankMissingOnAnotherHostIsNamedOnAllRanks) {
 
 TEST_F(WorldMeeting, AnotherKeyIsRefused) {
   run({1, 1}, {0, 1}, [](Config config) {
-    config.start_timeout = 2;
+    config.start_timeout = kTimeToCome;
     if (config.rank == 1) config.secret_key = std::string(64, 'a');
     auto group = form(config);
     ASSERT_FALSE(group.ok());

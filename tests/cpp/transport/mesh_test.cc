@@ -9,6 +9,7 @@
 
 #include <csignal>
 #include <cstring>
+#include <latch>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -84,13 +85,15 @@ TEST_P(MeshTest, BytesOfAPairArriveInOrderWhateverTheSizes) {
 
 // Both send more than the connections hold before they receive anything: nobody may wait for the other to read first.
 TEST_P(MeshTest, FullBuffersInBothDirectionsDoNotDeadlock) {
-  run(kTwoHosts, [](Transport& transport, int32_t rank) {
+  std::latch full(2);
+  run(kTwoHosts, [&](Transport& transport, int32_t rank) {
     constexpr size_t kBytes = 48 << 20;
     Mesh& mesh = *transport.mesh();
     Bytes out = bytes_of(kBytes, rank), in(kBytes);
     Mesh::Ticket sent = mesh.send(1 - rank, out);
     for (int i = 0; i < 20; i++) mesh.progress();
     EXPECT_FALSE(mesh.is_done(sent));
+    full.arrive_and_wait();
     Mesh::Ticket received = mesh.receive(1 - rank, in);
     ASSERT_TRUE(transport.wait(sent, "test").ok());
     ASSERT_TRUE(transport.wait(received, "test").ok());
@@ -330,7 +333,7 @@ TEST(OnDemand, WhoIsFirstUsedIsConnectedFirst) {
 
 TEST(OnDemand, WhoCannotBeReachedIsAnErrorWithEveryAddress) {
   run_dialers(
-      2, {.timeout = 300ms},
+      2, {.timeout = 3s},
       [](Transport& transport, int32_t rank) {
         std::byte byte{};
         Status status = transport.wait(transport.mesh()->receive(1 - rank, {&byte, 1}), "test");

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from bed import Bed, Machine
+from job import Job
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = ROOT / "deploy/preemptible/hosts"
@@ -31,9 +32,12 @@ class Secondary:
             text=True, start_new_session=True,
         )  # fmt: skip
 
-    def give_notice(self) -> str:
-        """What a cloud does before it takes a node: SIGTERM. Returns what it said once it has ended by itself."""
+    def give_notice(self, job: Job | None = None) -> str:
+        """What a cloud does before it takes a node: SIGTERM. Returns what it said once it has ended by itself.
+        A job that runs is listened to meanwhile: its workers do not go on for long when nobody takes their events."""
         self.process.send_signal(signal.SIGTERM)
+        if job:
+            job.wait_until(lambda: self.process.poll() is not None, "end of the secondary")
         said, _ = self.process.communicate(timeout=LIMIT)
         assert self.process.returncode == 0, said
         return str(said)

@@ -39,7 +39,7 @@ def test_secondaries_come_and_go_while_the_main_job_trains(bed: Bed, horovodrun:
             job.wait_until_going(2)
             assert sorted(job.hosts_in_use()) == ["node1", "node2"], "the main job has no slot of its own"
             left = time.monotonic()
-            first.give_notice()
+            first.give_notice(job)
             job.wait_until_going(1, left)
             came = time.monotonic()
             with Secondary(bed["node3"], share) as third:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import pathlib
 import secrets
-import signal
 import subprocess
 from typing import Any
 
 import pytest
 from bed import Bed
-from jobs import REDUCE, STUBBORN, assert_nothing_left, await_up, finish, of_command, python
+from jobs import REDUCE, STUBBORN, assert_nothing_left, await_up, finish, kill_together, of_command, python
 
 
 @pytest.fixture
@@ -42,9 +41,9 @@ def test_agents_come_in_any_order(launch: Any, keys: list[str], tls: tuple[str, 
 
 def test_an_agent_with_another_key_is_refused_and_disturbs_nothing(launch: Any, keys: list[str]) -> None:
     launcher = launch("-np", "1", "--agents", "1", "--rendezvous", "0.0.0.0:4711", "--key-file", keys[0], "echo", "x")
-    place = ["--rendezvous", "hosta:4711", "--start-timeout", "1"]
+    place = ["--rendezvous", "hosta:4711"]
     assert launcher.stderr.readline() == "horovodrun: waiting for 1 agent at 0.0.0.0:4711\n"
-    _, err = finish(launch("--agent", *place, "--key-file", keys[1], on="hostb"), 1)
+    _, err = finish(launch("--agent", *place, "--start-timeout", "5", "--key-file", keys[1], on="hostb"), 1)
     assert "horovodrun --agent: the launcher has another key than we: " in err
     finish(launch("--agent", *place, "--key-file", keys[0], on="hostb"), 0)
     out, _ = finish(launcher, 0)
@@ -59,8 +58,7 @@ def test_agents_end_with_their_launcher(launch: Any, bed: Bed, keys: list[str]) 
         launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hosta", "hostb")
     ]
     await_up(launcher, 2)
-    for pid in of_command(bed["hosta"], b"--agents"):  # the launcher, and who watches over it
-        os.kill(pid, signal.SIGKILL)
+    kill_together(of_command(bed["hosta"], b"--agents"))  # the launcher, and who watches over it
     for agent in agents:
         _, err = finish(agent, 1)
         assert "horovodrun --agent: the launcher is gone: " in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -10,7 +11,23 @@ from typing import Any
 
 import pytest
 from bed import Bed
-from jobs import DEADLINE, QUICK, SPREAD, STUBBORN, WAIT, assert_nothing_left, await_up, finish, of_command, python
+from jobs import (
+    DEADLINE,
+    QUICK,
+    SILENT,
+    SPREAD,
+    STUBBORN,
+    WAIT,
+    agent_of,
+    assert_nothing_left,
+    await_up,
+    finish,
+    of_command,
+    python,
+)
+
+# The second when the ssh had not yet read all that the launcher said to it.
+CLOSED = "horovodrun: lost host hostb: connection (closed by the peer|lost: Connection reset by peer)"
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -69,17 +86,16 @@ def test_a_lost_ssh_connection_is_a_lost_host(launch: Any, bed: Bed, whose: str)
     for pid in victims:
         os.kill(pid, signal.SIGKILL)
     _, err = finish(process, 1)
-    assert "horovodrun: lost host hostb: connection closed by the peer" in err
+    assert re.search(CLOSED, err), err
     assert_nothing_left(*bed)
 
 
 def test_a_killed_agent_is_a_lost_host(launch: Any, bed: Bed) -> None:
     process = launch(*SPREAD, *python(STUBBORN))
     await_up(process, 4)
-    inner = max(of_command(bed["hostb"], b"--agent"))
-    os.kill(inner, signal.SIGKILL)
+    os.kill(agent_of(bed["hostb"]), signal.SIGKILL)
     _, err = finish(process, 1)
-    assert "horovodrun: lost host hostb: connection closed by the peer" in err
+    assert re.search(CLOSED, err), err
     assert "agent was killed by SIGKILL" in err
     assert_nothing_left(*bed)
 
@@ -90,7 +106,7 @@ def test_a_frozen_host_is_lost_and_cleans_up_when_it_thaws(launch: Any, bed: Bed
     bed["hostb"].freeze()
     try:
         _, err = finish(process, 1)
-        assert "horovodrun: lost host hostb: no sign of life for 2 s" in err
+        assert f"horovodrun: lost host hostb: {SILENT}" in err
         assert_nothing_left(bed["hosta"], bed["hostc"])
     finally:
         bed["hostb"].thaw()
@@ -103,7 +119,7 @@ def test_a_host_that_is_cut_off_cleans_up_by_itself(launch: Any, bed: Bed) -> No
     bed["hostb"].cut()
     try:
         _, err = finish(process, 1)
-        assert "horovodrun: lost host hostb: no sign of life for 2 s" in err
+        assert f"horovodrun: lost host hostb: {SILENT}" in err
         end = time.monotonic() + DEADLINE
         while of_command(bed["hostb"], b"--agent") or of_command(bed["hostb"], b"sleep"):
             assert time.monotonic() < end
@@ -111,7 +127,8 @@ def test_a_host_that_is_cut_off_cleans_up_by_itself(launch: Any, bed: Bed) -> No
     finally:
         bed["hostb"].heal()
         for pid in of_command(bed["hostb"], b"sshd: root"):  # which waits for its lost client for long
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it hears now that the client is gone
+                os.kill(pid, signal.SIGKILL)
     assert_nothing_left(*bed)
 
 
@@ -123,7 +140,7 @@ def test_a_host_without_power_is_lost(launch: Any, bed: Bed) -> None:
         _, err = finish(process, 1)
     finally:
         bed["hostc"].boot()
-    assert "horovodrun: lost host hostc: no sign of life for 2 s" in err
+    assert f"horovodrun: lost host hostc: {SILENT}" in err
     assert_nothing_left(*bed)
 
 

@@ -17,12 +17,15 @@ from jobs import (
     DEADLINE,
     QUICK,
     REDUCE,
+    SILENT,
     SPREAD,
     STUBBORN,
     WAIT,
+    agent_of,
     assert_nothing_left,
     await_up,
     finish,
+    kill_together,
     of_command,
     python,
 )
@@ -69,10 +72,10 @@ def test_the_doctor(bed: Bed, horovodrun: str, kube: dict[str, str]) -> None:
 
 def test_a_launcher_out_of_reach_is_told(launch: Any, kube: dict[str, str]) -> None:
     """docker0 has the same address on every host, so it leads nobody here."""
-    command = ["-np", "2", "-H", "hostb:1,hostc:1", "--start-timeout", "4", "--network-interfaces", "docker0", "true"]
+    command = ["-np", "2", "-H", "hostb:1,hostc:1", "--start-timeout", "10", "--network-interfaces", "docker0", "true"]
     _, err = finish(launch(*command, env=kube), 1)
     for host in ("hostb", "hostc"):
-        assert f"    {host}  its agent runs, and did not reach this machine within 4 s (--start-timeout)" in err
+        assert f"    {host}  its agent runs, and did not reach this machine within 10 s (--start-timeout)" in err
 
 
 @pytest.mark.parametrize("code", [WAIT, STUBBORN], ids=["plain", "stubborn"])
@@ -80,8 +83,7 @@ def test_a_killed_launcher_leaves_nothing(launch: Any, bed: Bed, kube: dict[str,
     """And nothing is told to the agents: they notice."""
     process = launch("-np", "3", "-H", "hostb:2,hostc:1", *python(code), env=kube)
     await_up(process, 3)
-    for pid in of_command(bed["hosta"], b"\0-np\0"):  # the launcher, and who watches over it
-        os.kill(pid, signal.SIGKILL)
+    kill_together(of_command(bed["hosta"], b"\0-np\0"))  # the launcher, and who watches over it
     process.wait()
     assert_nothing_left(*bed)
 
@@ -99,7 +101,7 @@ def test_a_signal_ends_the_job(launch: Any, bed: Bed, kube: dict[str, str], stop
 def test_a_killed_agent_is_a_lost_host(launch: Any, bed: Bed, kube: dict[str, str]) -> None:
     process = launch(*SPREAD, *python(STUBBORN), env=kube)
     await_up(process, 4)
-    os.kill(max(of_command(bed["hostb"], b"--agent")), signal.SIGKILL)
+    os.kill(agent_of(bed["hostb"]), signal.SIGKILL)
     _, err = finish(process, 1)
     assert "horovodrun: lost host hostb: " in err
     assert_nothing_left(*bed)
@@ -131,7 +133,7 @@ def test_a_frozen_host_is_lost_and_cleans_up_when_it_thaws(launch: Any, bed: Bed
     bed["hostb"].freeze()
     try:
         _, err = finish(process, 1)
-        assert "horovodrun: lost host hostb: no sign of life for 2 s" in err
+        assert f"horovodrun: lost host hostb: {SILENT}" in err
         assert_nothing_left(bed["hosta"], bed["hostc"])
     finally:
         bed["hostb"].thaw()

@@ -7,7 +7,7 @@ import select
 import subprocess
 from pathlib import Path
 
-PATIENCE = 30  # seconds; the kernel needs milliseconds
+PATIENCE = 60  # seconds; the kernel needs milliseconds
 
 
 def mount(point: Path) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-LIMIT = 60.0
+LIMIT = 180.0
 Event = dict[str, Any]
 
 

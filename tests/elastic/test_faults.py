@@ -22,7 +22,8 @@ EXAMPLE = ROOT / "examples/elastic/pytorch_mnist_elastic.py"
 
 # A host that failed rests for a second, one whose process was sent SIGTERM for a minute: there is always another.
 SPARE = {"127.0.0.1": 2, "127.0.0.2": 2, "127.0.0.3": 2}
-RETRY = ("--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "1", "1", "--elastic-timeout", "60")
+# In --elastic-timeout a worker has to come: TensorFlow takes its time.
+RETRY = ("--min-np", "1", "--max-np", "3", "--blacklist-cooldown-range", "1", "1", "--elastic-timeout", "300")
 
 
 def strike(job: Job, kind: str, point: str, rank: int | str = "any") -> float:
@@ -124,12 +125,13 @@ def test_a_job_goes_on_after_all_of_it_was_killed(start: MakeJob, tmp_path: Path
 
 
 def test_the_elastic_example(horovodrun: str, tmp_path: Path) -> None:
-    command = [horovodrun, "-np", "2", "--min-np", "1", "-H", "localhost:2", sys.executable, str(EXAMPLE)]
+    command = [horovodrun, "-np", "2", "--min-np", "1", "-H", "localhost:2", "--start-timeout", "200"]
+    command += [sys.executable, str(EXAMPLE)]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
     options = ["--epochs", "3", "--lr", "0.05", "--momentum", "0.9", "--save-to", str(tmp_path / "commit")]
     for epochs in ("3", "4"):  # the second goes on where the first ended
         options[1] = epochs
-        ended = subprocess.run([*command, *options], env=env, capture_output=True, text=True, timeout=110)
+        ended = subprocess.run([*command, *options], env=env, capture_output=True, text=True, timeout=250)
         assert ended.returncode == 0, ended.stdout + ended.stderr
     found = re.findall(r"epoch (\d+): 2 ranks, accuracy ([\d.]+)%", ended.stdout)
     assert [number for number, _ in found] == ["4"]
@@ -155,7 +157,7 @@ def test_all_at_once(start: MakeJob) -> None:
     job.set_hosts({host: 1 for host in hosts if host != "127.0.0.5"} | {"127.0.0.6": 1, "127.0.0.7": 1, "127.0.0.8": 1})
     struck = max(job.wait_for_fault(number)["time"] for number in numbers)
     job.wait_until_going(5, struck)
-    assert "127.0.0.5" not in job.hosts_in_use(struck)
+    assert "127.0.0.5" not in job.hosts_of_world(5)  # its process may need a moment to end
     job.finish()
 
 

@@ -5,7 +5,7 @@ import re
 
 
 def by_rank(result):
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     found = {}
     for line in result.stdout.decode().splitlines():
         rank, text = re.fullmatch(r"\[(\d+)\]<stdout>:(.*)", line).groups()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-DEADLINE = 60  # seconds until a test gives up waiting for a process
+DEADLINE = 180  # seconds until a test gives up waiting for a process
 
 FAKE_SSH = pathlib.Path(__file__).parent / "fake_ssh.py"
 # What the MPI operator of Kubernetes installs, with a shell here in the place of one in a pod.

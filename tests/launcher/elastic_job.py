@@ -10,7 +10,7 @@ import sys
 import time
 from typing import NamedTuple
 
-DEADLINE = 60
+DEADLINE = 120
 WORKER = pathlib.Path(__file__).parent / "elastic_worker.py"
 
 

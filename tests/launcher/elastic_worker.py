@@ -2,7 +2,8 @@
 
 Lines: `world PID RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOST` once a world has done its first step.
 A file named `exit.RANK` in the folder of END makes that rank exit with code 3 at its next step, `die.RANK` makes it die
-in the middle of the next re-forming, and `leave.RANK` makes it say that it leaves.
+in the middle of the next re-forming, and `leave.RANK` makes it say that it leaves. While there is a file `hold`,
+workers that are started do not come.
 """
 
 import os
@@ -57,6 +58,8 @@ def train(state: ObjectState) -> int:
         state.commit()
 
 
+while (END.parent / "hold").exists():
+    time.sleep(0.01)
 hvd.init()
 state = ObjectState(lambda value, root_rank=0, name=None: hvd.broadcast_object(value, root_rank), hvd.rank, step=0)
 print("end", hvd.rank(), run_fn(train, reset)(state), flush=True)

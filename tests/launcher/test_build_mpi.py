@@ -46,7 +46,7 @@ def counted(tmp_path, monkeypatch, kind):
 
 
 def built(result):
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     return pathlib.Path(result.stdout.decode().splitlines()[-1])
 
 

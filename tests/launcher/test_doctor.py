@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from waiting import DEADLINE
+from waiting import DEADLINE, Processes
 
 FAKE_SSH = pathlib.Path(__file__).parent / "fake_ssh.py"
 CHECKS = [
@@ -92,7 +92,7 @@ def facts(report, name):
 
 def test_this_machine_is_well(run):
     result = run("--doctor")
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     text = result.stdout.decode()
     assert text.startswith("Horovod v1.0.0 on 1 host:\n\n  ok    contact    localhost  it answers\n")
     assert re.search(r"\n  ok    allreduce  localhost  1 MiB over 1 host in \d+\.\d\d ms \(\d+ MB/s\)\n", text)
@@ -116,7 +116,7 @@ def test_limits_of_the_caller_are_seen(horovodrun):
     result = subprocess.run(
         ["sh", "-c", f"{limits} {horovodrun} --doctor --json"], capture_output=True, timeout=DEADLINE
     )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     report = json.loads(result.stdout)
     resources = facts(report, "localhost")["resources"]
     assert (resources["open_files"], resources["locked_memory"]) == (300, 64 << 10)
@@ -175,10 +175,10 @@ def test_tls_is_tried_as_the_job_would_use_it(hosts, examine):
 def test_hosts_that_cannot_be_contacted_are_rows(hosts, examine):
     (hosts / "b.sh").write_text("echo 'ssh: connect to host b port 22: Connection refused' >&2; exit 255")
     (hosts / "d.sh").write_text("exec sleep 1000")
-    report = examine("-H", "a,b,c,d", "--start-timeout", "8", code=1)
+    report = examine("-H", "a,b,c,d", "--start-timeout", "20", code=1)
     assert problems(report) == [
         ("fail", "contact", ["b"], "connect to host b port 22: Connection refused"),
-        ("fail", "contact", ["d"], "no answer within 8 s (--start-timeout)"),
+        ("fail", "contact", ["d"], "no answer within 20 s (--start-timeout)"),
     ]
     (allreduce,) = [finding for finding in report["findings"] if finding["check"] == "allreduce"]
     assert allreduce["severity"] == "ok" and allreduce["hosts"] == ["a", "c"]
@@ -215,7 +215,7 @@ def test_a_python_that_is_none(hosts, examine, other_program):
 def test_a_probe_that_dies_is_a_row(hosts, examine, other_program, tmp_path):
     # Its Python kills the probe that asks it.
     other_program("b", "kill -SEGV $PPID; exec sleep 1000")
-    report = examine("-H", "a,b", "--start-timeout", "10", code=1)
+    report = examine("-H", "a,b", "--start-timeout", "20", code=1)
     (probe,) = [finding for finding in problems(report) if finding[1] == "probe"]
     assert probe == ("fail", "probe", ["b"], "it ended with killed by SIGSEGV (exit code 139)")
     assert facts(report, "a") is not None
@@ -224,9 +224,9 @@ def test_a_probe_that_dies_is_a_row(hosts, examine, other_program, tmp_path):
 
 def test_a_probe_that_hangs_is_a_row(hosts, examine, other_program):
     other_program("b", "kill -STOP $PPID; exec sleep 1000")
-    report = examine("-H", "a,b", "--start-timeout", "6", code=1)
+    report = examine("-H", "a,b", "--start-timeout", "20", code=1)
     (probe,) = [finding for finding in problems(report) if finding[1] == "probe"]
-    assert probe == ("fail", "probe", ["b"], "it had not ended after 6 s (--start-timeout)")
+    assert probe == ("fail", "probe", ["b"], "it had not ended after 20 s (--start-timeout)")
     (trial,) = [finding for finding in problems(report) if finding[1] == "allreduce"]
     assert trial == ("warn", "allreduce", ["a"], "not tried: 1 of 2 hosts did not take part in time")
 
@@ -237,13 +237,12 @@ def test_a_signal_ends_it_and_leaves_nothing(hosts, horovodrun, other_program, t
     os.mkfifo(fifo)
     other_program("b", f"echo $PPID $$ >{fifo}; exec sleep 1000")
     process = subprocess.Popen([horovodrun, "--doctor", "-H", "a,b"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    pids = fifo.read_text().split()
+    started = Processes([int(pid) for pid in fifo.read_text().split()])
     process.send_signal(stop)
     out, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == 128 + stop
     assert out == b""
-    for pid in pids:
-        assert not pathlib.Path(f"/proc/{pid}").exists()
+    assert started.gone()
 
 
 def test_many_hosts(hosts, examine):

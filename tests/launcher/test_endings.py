@@ -81,18 +81,28 @@ def test_stubborn_workers_are_killed_after_five_seconds(horovodrun, python):
         begin = time.monotonic()
         process.terminate()
         process.communicate(timeout=DEADLINE)
-        assert 4.5 < time.monotonic() - begin < 10
+        assert 4.5 < time.monotonic() - begin < 30
         assert workers.gone()
 
 
 def test_second_signal_kills_at_once(horovodrun, python):
-    with started([horovodrun, "-np", "2", *python(STUBBORN)], 2) as (process, workers):
-        begin = time.monotonic()
+    """By the clock of the workers, which stops with a machine that stalls: each would tick 50 times in the grace."""
+    code = """
+import os, signal, time
+told = []
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda *_: told.append(True))
+print(os.getpid())
+while True:
+    time.sleep(0.1)
+    if told: print("tick")
+"""
+    with started([horovodrun, "-np", "2", *python(code)], 2) as (process, workers):
         process.send_signal(signal.SIGINT)
         assert process.stderr.readline().startswith(b"horovodrun: got SIGINT")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=DEADLINE)
-        assert time.monotonic() - begin < 4
+        out, _ = process.communicate(timeout=DEADLINE)
+        assert out.count(b"tick") < 2 * 40
         assert workers.gone()
 
 

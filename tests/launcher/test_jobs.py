@@ -15,7 +15,7 @@ def job(run):
     def call(*arguments, env=None):
         clean = {name: value for name, value in os.environ.items() if not name.startswith(SCHEDULERS)}
         result = run("--dry-run", *arguments, "true", env={**clean, **(env or {})})
-        assert result.returncode == 0, result.stderr
+        assert result.returncode == 0, result.stderr.decode()
         return json.loads(result.stdout)
 
     return call

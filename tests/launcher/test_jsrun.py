@@ -30,7 +30,7 @@ def lsf(tmp_path, monkeypatch):
 
 def test_a_world_forms(run, python, lsf):
     result = run("--jsrun", *python(REDUCE))
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     assert sorted(result.stdout.decode().splitlines()) == [f"rank {rank} of 3: 6" for rank in range(3)]
     assert list(lsf()["options"]) == ["--erf_input"]
     assert lsf()["rank_file"].count("hostname: localhost;") == 3

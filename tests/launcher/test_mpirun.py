@@ -66,7 +66,7 @@ def without_mpi(programs):
 
 def lines_of(result):
     """What the ranks said, without mpirun's labels."""
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     return sorted(re.sub(r"^.*?\[[\d,]+\](<stdout>:)?\s*", "", line) for line in result.stdout.decode().splitlines())
 
 
@@ -191,7 +191,7 @@ def test_the_tutorial_with_open_mpi(run, python, open_mpi, tmp_path):
     (tmp_path / "train.py").write_text(REDUCE)
     command = ["bash", "-c", f"{sys.executable} {tmp_path}/train.py"]
     result = run("-n", "4", "--hostfile", str(tmp_path / "hosts"), "--mpi-args", TUTORIAL, *command)
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     text = result.stdout.decode()
     assert "JOB MAP" in text  # --display-map
     for rank in range(4):
@@ -251,7 +251,7 @@ def test_binding_args(run, open_mpi):
         "-c",
         "grep Cpus_allowed_list /proc/self/status",
     )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     assert b"JOB MAP" in result.stdout
     assert re.search(rb"Cpus_allowed_list:\s+\d+$", result.stdout, re.MULTILINE)  # one core
 

@@ -80,11 +80,14 @@ def test_nothing_secret_is_on_a_command_line(hosts, run, python):
 
 
 def test_options_of_ssh(hosts, run):
-    assert run("-np", "1", "-H", "a:1", "-p", "2222", "-i", "/my/key", "--start-timeout", "7", "true").returncode == 0
+    assert run("-np", "1", "-H", "a:1", "-p", "2222", "-i", "/my/key", "true").returncode == 0
     (call,) = (hosts / "calls").read_text().splitlines()
     assert " -p 2222 -i /my/key a exec sh -c " in call
-    for option in ("BatchMode=yes", "ConnectTimeout=7", "StrictHostKeyChecking=accept-new", "ServerAliveInterval="):
+    for option in ("BatchMode=yes", "ConnectTimeout=10", "StrictHostKeyChecking=accept-new", "ServerAliveInterval="):
         assert option in call
+    (hosts / "calls").unlink()
+    run("-np", "1", "-H", "a:1", "--start-timeout", "9", "true")  # whether it answers in time or not
+    assert "ConnectTimeout=9 " in (hosts / "calls").read_text()
     (hosts / "calls").unlink()
     assert run("-np", "1", "-H", "a:1", "--ssh-strict", "true").returncode == 0
     call = (hosts / "calls").read_text()
@@ -160,7 +163,7 @@ def test_two_hundred_and_fifty_six_hosts(hosts, horovodrun):
     where = ",".join(f"{name}:1" for name in names)
     command = [horovodrun, "-np", "256", "-H", where, "--start-timeout", "300", "sh", "-c", "echo $FAKE_HOST"]
     result = subprocess.run(command, capture_output=True, timeout=300)
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     lines = [line.partition(":")[2] for line in result.stdout.decode().splitlines()]
     assert sorted(lines) == sorted(names)
 
@@ -176,7 +179,7 @@ for number in range(20000):
     if number % 10 == 0: print(number, file=sys.stderr)
 """
     result = run("-np", "2", "-H", "a:1,b:1", "--output-filename", str(tmp_path / "out"), *python(code))
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stderr.decode()
     plain = subprocess.run(python(code), capture_output=True, check=True)
     for rank in (0, 1):
         for name, seen, expected in (("stdout", result.stdout, plain.stdout), ("stderr", result.stderr, plain.stderr)):

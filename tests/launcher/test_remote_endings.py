@@ -47,13 +47,14 @@ def test_a_killed_agent_is_a_lost_host_and_leaves_nothing(way, horovodrun, pytho
         assert workers.gone()
     assert b"horovodrun: lost host a: " in err
     if way == "ssh":
-        reason = "connection closed by the peer" if which == 0 else "the agent got SIGTERM and stops its workers"
-        assert f"horovodrun: lost host a: {reason}".encode() in err
+        # Reset: a sign of life came from the launcher after the end of the agent, before that of its guard.
+        closed = r"connection (closed by the peer|lost: Connection reset by peer)"
+        reason = closed if which == 0 else "the agent got SIGTERM and stops its workers"
+        assert re.search(f"horovodrun: lost host a: {reason}".encode(), err)
 
 
 def test_a_silent_agent_is_a_lost_host(way, horovodrun, python):
-    command = ["env", "HOROVOD_SILENCE_SECONDS=1", horovodrun, "-np", "2", "-H", "a:1,b:1", *python(WAIT)]
-    with started(command, 2) as (process, workers):
+    with started([horovodrun, "-np", "2", "-H", "a:1,b:1", *python(WAIT)], 2) as (process, workers):
         agents, _ = agents_of(process)
         os.kill(agents[0], signal.SIGSTOP)
         _, err = process.communicate(timeout=DEADLINE)
@@ -62,4 +63,4 @@ def test_a_silent_agent_is_a_lost_host(way, horovodrun, python):
         assert process.returncode == 1
         assert workers.gone()
     after = "" if way == "ssh" else r"[^(]*\n"  # kubexec itself has not ended, so nothing is said of it
-    assert re.search(rf"horovodrun: lost host [ab]: no sign of life for 2 s{after}".encode(), err)
+    assert re.search(rf"horovodrun: lost host [ab]: no sign of life for 10 s{after}".encode(), err)

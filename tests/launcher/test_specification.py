@@ -21,7 +21,7 @@ def job(run):
     def call(*arguments):
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "HOROVOD_"))}
         result = run("--dry-run", *arguments, "python", "train.py", "--verbose", env=environment)
-        assert result.returncode == 0, result.stderr
+        assert result.returncode == 0, result.stderr.decode()
         return json.loads(result.stdout)
 
     return call

@@ -181,8 +181,8 @@ class Ranks:
 
     def _ended(self, rank: int) -> Ended:
         # A forked child may hold the pipes open for longer than its parent lives.
-        self._output[rank].wait_for_end(2)
-        self._errors[rank].wait_for_end(2)
+        self._output[rank].wait_for_end(30)
+        self._errors[rank].wait_for_end(30)
         return Ended(self.processes[rank].returncode, self._output[rank].text(), self._errors[rank].text())
 
     def _left(self) -> float:

@@ -49,7 +49,7 @@ def start(
     data: str | None = None,
     env: dict[str, str] | None = None,
     options: tuple[str, ...] = (),
-    limit: float = 60,
+    limit: float = 120,
 ) -> subprocess.Popen[str]:
     """`data`: who carries it, mpi or engine; None leaves everything to what the body does."""
     source = ranks.PRELUDE.format(limit=limit) + SAY + textwrap.dedent(inspect.getsource(body))
@@ -66,7 +66,7 @@ def start(
     )
 
 
-def finish(job: subprocess.Popen[str], limit: float = 60) -> Job:
+def finish(job: subprocess.Popen[str], limit: float = 120) -> Job:
     """Wait for the end; a job that does not come to it is killed, and the test fails."""
     try:
         out, err = job.communicate(timeout=limit)

@@ -51,7 +51,8 @@ def disturb(job: subprocess.Popen[str], number: signal.Signals) -> Job:
 def test_a_killed_rank_ends_the_job(flavour: Flavour, data: str) -> None:
     job = disturb(start(flavour, 3, loop, data=data), signal.SIGKILL)
     assert job.code != 0
-    assert "signal 9" in job.report, job.report
+    # An mpirun that is late sees first how the others end, who have said why.
+    assert "signal 9" in job.report or re.search(r"rank \d \(.* is gone", job.report), job.report
 
 
 @pytest.mark.parametrize("data", ["mpi", "engine"])
@@ -69,7 +70,7 @@ def test_those_that_mpirun_leaves_alone_see_the_recoverable_error(flavour: Flavo
 
 
 def test_a_stopped_rank_is_noticed_after_the_time_limit(flavour: Flavour) -> None:
-    env = {"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "3"}
+    env = {"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "10"}
     job = disturb(start(flavour, 2, loop, data="mpi", env=env), signal.SIGSTOP)
     assert job.code != 0
     assert any("HorovodInternalError" in line and "HOROVOD_COLLECTIVE_TIMEOUT" in line for line in job.lines), (

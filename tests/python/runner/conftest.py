@@ -13,7 +13,7 @@ from callers import Meeting
 
 @pytest.fixture(autouse=True)
 def stacks_of_a_hang() -> Iterator[None]:
-    faulthandler.dump_traceback_later(150, exit=True)
+    faulthandler.dump_traceback_later(600, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 

@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from callers import calling
+from callers import Meeting, calling
 
 INTERRUPTED = """
 try:
@@ -52,6 +52,7 @@ PATIENT = """
 import os, signal
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 print(os.getpid(), flush=True)
+os.write(2, b"ready\\n")
 for number in range({limit}):
     signal.sigwait([signal.SIGINT])
     os.write(2, b"interrupt %d\\n" % number)
@@ -61,6 +62,7 @@ for number in range({limit}):
 def test_every_interrupt_is_passed_on() -> None:
     """The second one tells the launcher not to wait for its workers. This one needs three to end."""
     with calling(REPLACED.format(patience=60, code=PATIENT.format(limit=3)), 1) as caller:
+        assert caller.process.stderr.readline() == "ready\n"  # so the caller waits for it, and reads what it writes
         for number in range(3):
             caller.process.send_signal(signal.SIGINT)
             assert caller.process.stderr.readline() == f"interrupt {number}\n"
@@ -68,8 +70,25 @@ def test_every_interrupt_is_passed_on() -> None:
     assert out == "interrupted\n"
 
 
+def test_an_interrupt_while_the_launcher_is_being_started() -> None:
+    early = """
+import signal, subprocess
+class Interrupted(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.stderr.read(6)
+        signal.raise_signal(signal.SIGINT)
+subprocess.Popen = Interrupted
+"""
+    with calling(early + REPLACED.format(patience=60, code=PATIENT.format(limit=1)), 1) as caller:
+        out, _ = caller.end()
+        assert caller.workers.gone()
+    assert out == "interrupted\n"
+
+
 def test_launcher_that_does_not_end_is_killed() -> None:
     with calling(REPLACED.format(patience=0.1, code=PATIENT.format(limit=9)), 1) as caller:
+        assert caller.process.stderr.readline() == "ready\n"
         caller.process.send_signal(signal.SIGINT)
         out, _ = caller.end()
         assert caller.workers.gone()
@@ -114,18 +133,16 @@ except KeyboardInterrupt:
     assert out == "interrupted\n"
 
 
-def test_forked_children_do_not_keep_the_connection() -> None:
+def test_forked_children_do_not_keep_the_connection(meeting: Meeting) -> None:
     """A worker dies while a child that it forked lives on: the caller hears of it at once, not when the child ends."""
-    code = """
+    code = f"""
 def body():
     import os, signal
-    read, write = os.pipe()
     if os.fork() == 0:
-        print(os.getpid(), flush=True)
-        os.write(write, b"x")
         os.setsid()
+        print(os.getpid(), flush=True)
         signal.pause()
-    os.read(read, 1)
+    with open({meeting.go!r}) as pipe: pipe.read()
     os._exit(3)
 try:
     horovod.run(body)
@@ -133,6 +150,7 @@ except RuntimeError as error:
     say(str(error).splitlines()[0])
 """
     with calling(code, 1) as caller:
+        meeting.let_go()  # now that the child is watched
         out, _ = caller.end()
         assert caller.workers.gone()
     assert out == "rank 0 on localhost ended without a result; horovodrun said:\n"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
@@ -61,9 +61,11 @@ def test_messages_arrive_as_they_were_sent(sockets: tuple[socket.socket, socket.
 
 
 def test_worker_with_another_key(sockets: tuple[socket.socket, socket.socket]) -> None:
-    worker, caller = both(lambda: channel.call(sockets[0], b"y" * 32), lambda: channel.answer(sockets[1], KEY, 1))
+    worker, caller = both(
+        lambda: channel.call(sockets[0], b"y" * 32), lambda: channel.answer(sockets[1], KEY), closing=sockets
+    )
     assert isinstance(worker, Refused)
-    assert isinstance(caller, ConnectionError | TimeoutError)
+    assert isinstance(caller, ConnectionError)
 
 
 def test_caller_with_another_key(sockets: tuple[socket.socket, socket.socket]) -> None:
@@ -213,7 +215,8 @@ def test_pickle_from_a_stranger_stays_closed(tmp_path: Path) -> None:
     try:
         for data in attacks(pickle.dumps(Bomb(tmp_path / "mark"))):
             with socket.create_connection(("127.0.0.1", server.port)) as stranger:
-                stranger.sendall(data)
+                with suppress(OSError):  # it may be sent away before it has said all
+                    stranger.sendall(data)
                 stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset at close
         with closing(channel.call(socket.create_connection(("127.0.0.1", server.port)), KEY)) as worker:
             worker.send({"kind": "hello", "rank": 0, "host": "h", "pid": 1})
@@ -253,7 +256,8 @@ def test_close_ends_connections_in_every_state() -> None:
     worker.send({"kind": "hello", "rank": 0, "host": "h", "pid": 1})
     worker.receive()
     server.close()
-    assert silent.recv(1) == b""
+    with suppress(ConnectionResetError):  # if the server had not even accepted it
+        assert silent.recv(1) == b""
     with pytest.raises(ConnectionError):
         worker.receive()
     assert [event.kind for event in server.events()] == ["lost"]

@@ -10,6 +10,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def stacks_of_a_hang() -> Iterator[None]:
-    faulthandler.dump_traceback_later(120, exit=True)
+    faulthandler.dump_traceback_later(600, exit=True)  # above all limits of the tests themselves
     yield
     faulthandler.cancel_dump_traceback_later()

@@ -26,7 +26,7 @@ def run(horovodrun: str, tmp_path: Path) -> Run:
     def call(example: str, *arguments: str) -> list[str]:
         command = [horovodrun, "-np", "2", sys.executable, str(ROOT / "examples" / example), *arguments]
         environment = {**os.environ, "PYTHONPATH": f"{ROOT}/python", "OMP_NUM_THREADS": "1"}
-        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=110)
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
         assert result.returncode == 0, result.stdout + result.stderr
         said = [line.removeprefix("[0]<stdout>:") for line in result.stdout.splitlines()]
         assert not any(line.startswith("[1]") for line in said), "only rank 0 reports"

@@ -15,7 +15,7 @@ def run(horovodrun: str, folder: Path, example: str, *arguments: str) -> str:
     """What rank 0 says; the others say nothing."""
     command = [horovodrun, "-np", "2", sys.executable, str(ROOT / "examples" / example), *arguments]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}/python", "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=110)
+    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stdout + result.stderr
     assert all(line.startswith("[0]<stdout>:") for line in result.stdout.splitlines()), result.stdout
     return result.stdout

@@ -13,19 +13,25 @@ from ranks import Ranks, failure, run_ranks, say
 import horovod.numpy as hvd
 
 
-def one_comes_late() -> None:
+def one_comes_late(until: str) -> None:
     hvd.init()
+    hvd.allreduce(np.ones(3), name="on time")
     if hvd.rank() == 1:
-        say("here")
-        hvd.allreduce(np.ones(3), name="on time")
-        time.sleep(3)
-    else:
-        hvd.allreduce(np.ones(3), name="on time")
+        if until:
+            with open(until) as fifo:
+                fifo.read()
+        else:
+            time.sleep(3)
     hvd.allreduce(np.ones(3), name="stalled.gradient")
 
 
-def test_every_rank_reports_a_stall_with_its_cause() -> None:
-    with Ranks(3, one_comes_late, env={"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}) as ranks:
+def test_every_rank_reports_a_stall_with_its_cause(tmp_path: Path) -> None:
+    fifo = tmp_path / "until"
+    os.mkfifo(fifo)
+    with Ranks(3, one_comes_late, str(fifo), env={"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}) as ranks:
+        for rank in range(3):
+            ranks.wait_for_error(rank, "allreduce.stalled.gradient")
+        fifo.write_text("")
         ended = ranks.wait()
         for each in ended:
             assert each.code == 0, each.errors
@@ -36,7 +42,7 @@ def test_every_rank_reports_a_stall_with_its_cause() -> None:
 
 def test_the_report_can_be_switched_off() -> None:
     quiet = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_CHECK_DISABLE": "1"}
-    assert all("stalled.gradient" not in each.errors for each in run_ranks(2, one_comes_late, env=quiet))
+    assert all("stalled.gradient" not in each.errors for each in run_ranks(2, one_comes_late, "", env=quiet))
 
 
 def one_does_something_else() -> None:
@@ -48,9 +54,8 @@ def one_does_something_else() -> None:
 
 
 def test_a_time_out_makes_it_an_error_on_all_ranks() -> None:
-    started = time.monotonic()
-    ended = run_ranks(3, one_does_something_else, env={"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "1"})
-    assert time.monotonic() - started < 20
+    # The limit holds for what comes afterwards, too: no rank may be later than this.
+    ended = run_ranks(3, one_does_something_else, env={"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "6"})
     for rank, each in enumerate(ended):
         assert "HorovodInternalError" in each.lines[0], each.lines
         assert ("allreduce.other" if rank == 1 else "allreduce.gradient") in each.lines[0]
@@ -102,7 +107,8 @@ def the_root_is_late(until: str) -> None:
 def test_a_rank_zero_that_is_stopped_after_it_has_read_is_named_by_the_others(tmp_path: Path) -> None:
     fifo = tmp_path / "until"
     os.mkfifo(fifo)
-    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "4"}
+    # Between the two it has to be stopped.
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_COLLECTIVE_TIMEOUT_SECONDS": "12"}
     with Ranks(3, the_root_is_late, str(fifo), env=limits) as ranks:
         ranks.wait_for_error(0, "allreduce.gradient")  # its report: it knows what the others wait for
         ranks.send(0, signal.SIGSTOP)

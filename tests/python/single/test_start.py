@@ -21,7 +21,7 @@ def test_ranks_that_never_come_are_named() -> None:
     started = time.monotonic()
     with Ranks(4, init_and_say, env={"HOROVOD_START_TIMEOUT": "1"}, only=[0, 2]) as ranks:
         ended = ranks.wait()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 30  # which is the default
     for each in ended:
         assert each.code == 0, each.errors
         assert each.lines[0].startswith("HorovodInternalError"), each.lines
@@ -86,7 +86,7 @@ def start_within_a_small_limit() -> None:
 
 @pytest.mark.parametrize("limit", ["file size", "address space"])
 def test_a_limit_that_is_too_small_is_named(limit: str) -> None:
-    for each in run_ranks(2, start_within_a_small_limit, env={"TEST_LIMIT": limit, "HOROVOD_START_TIMEOUT": "10"}):
+    for each in run_ranks(2, start_within_a_small_limit, env={"TEST_LIMIT": limit}):
         assert each.code == 0, each.errors
         assert "initialized: False" in each.lines
         assert "limit" in each.lines[0] or "memory" in each.lines[0], each.lines

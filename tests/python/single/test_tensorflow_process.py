@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,7 @@ def test_self_test_survives_what_it_finds(script: str, wanted: str) -> None:
 def leave_something_pending() -> None:
     import threading
 
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     import tensorflow as tf
 
     import horovod.tensorflow as hvd
@@ -94,13 +96,17 @@ def leave_something_pending() -> None:
     function = tf.function(lambda: hvd.allreduce(tf.ones([4]), name=name))
     threading.Thread(target=function, daemon=True).start()
     threading.Thread(target=lambda: hvd.allgather(tf.ones([4]), name=f"{name}.eager"), daemon=True).start()
-    # When both ranks have come so far, what they wait for is on its way; nobody will answer.
-    hvd.allreduce(tf.ones([1]), name="both are here")
+    signal.sigwait([signal.SIGUSR1])
     say("leaves")
 
 
 def test_a_process_ends_with_operations_pending() -> None:
-    with Ranks(2, leave_something_pending, env=QUIET, limit=200) as ranks:
+    with Ranks(2, leave_something_pending, env=QUIET | {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}, limit=200) as ranks:
+        for rank in range(2):  # the report of what nobody will answer: both operations of both ranks are on their way
+            ranks.wait_for_error(0, f"allreduce alone.{rank}")
+            ranks.wait_for_error(0, f"allgather alone.{rank}.eager")
+        for rank in range(2):
+            ranks.send(rank, signal.SIGUSR1)
         for ended in ranks.wait():
             assert ended.code == 0, ended.errors
             assert ended.lines == ["leaves"]

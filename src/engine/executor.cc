@@ -140,9 +140,12 @@ std::vector<int32_t> Executor::process_set_ids() const {
 }
 
 void Executor::set_timeline(std::shared_ptr<Timeline> timeline) {
-  std::lock_guard lock(mutex_);
-  has_timeline_.store(timeline != nullptr, std::memory_order_relaxed);
-  timeline_.swap(timeline);
+  {
+    std::lock_guard lock(mutex_);
+    has_timeline_.store(timeline != nullptr, std::memory_order_relaxed);
+    timeline_.swap(timeline);
+  }
+  if (timeline) timeline->close();  // whoever still holds it: its file is whole when this returns
 }
 
 std::shared_ptr<Timeline> Executor::timeline() const {

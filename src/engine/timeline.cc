@@ -85,6 +85,11 @@ class Timeline::State {
     writer_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
 
+  void close() {
+    writer_.request_stop();
+    if (writer_.joinable()) writer_.join();
+  }
+
   const std::string& path() const { return path_; }
   bool mark_cycles() const { return mark_cycles_; }
 
@@ -292,6 +297,8 @@ Result<std::unique_ptr<Timeline>> Timeline::create(const std::string& path, bool
 
 Timeline::Timeline(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Timeline::~Timeline() = default;
+
+void Timeline::close() { state_->close(); }
 
 const std::string& Timeline::path() const { return state_->path(); }
 

@@ -1,7 +1,7 @@
 // Writes Chrome trace events to a file that is valid JSON at every moment, also after kill -9: each write replaces the
 // closing bracket. Events are queued with bounded memory and written by a background thread; when the queue is full
 // they are counted, and the count is recorded as an event.
-// Thread rule: any thread; calls never block on the disk.
+// Thread rule: any thread; no call but close() waits for the disk.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,10 @@ class Timeline {
  public:
   // `rank` names the process in an all-ranks recording (its track's metadata) and is otherwise unused.
   static Result<std::unique_ptr<Timeline>> create(const std::string& path, bool mark_cycles, int32_t rank);
-  ~Timeline();  // writes what is queued
+  ~Timeline();  // closes
 
+  // Returns when what was queued is written; what comes later is not.
+  void close();
   const std::string& path() const;
 
   // Negotiation of one tensor (root rank only): B NEGOTIATE_<OP>, X <rank>, E.

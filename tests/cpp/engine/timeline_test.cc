@@ -181,6 +181,17 @@ TEST_F(TimelineTest, EventsReachTheFileWhileTheTimelineIsIdle) {
   EXPECT_TRUE(found);
 }
 
+TEST_F(TimelineTest, AClosedFileIsWholeAndStaysAsItIs) {
+  std::shared_ptr<Timeline> timeline = create();
+  timeline->start("tensor", Kind::allreduce, false);
+  timeline->end("tensor", DType::f32, {1});
+  timeline->close();
+  EXPECT_EQ(labels_of(read_track("tensor")), "B:ALLREDUCE E: ");
+  timeline->start("tensor", Kind::broadcast, false);  // by one that still holds it
+  timeline.reset();
+  EXPECT_EQ(labels_of(read_track("tensor")), "B:ALLREDUCE E: ");
+}
+
 TEST_F(TimelineTest, ASliceThatBeganBeforeTheTimelineLeavesNoTrace) {
   auto timeline = create();
   timeline->activity_end("tensor");

@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -82,9 +83,18 @@ class Program:
         self._words: deque[str] = deque(maxlen=LAST_WORDS)
         for stream in (out or sys.stdout, err or sys.stderr):
             _flush(stream)
+        try:
+            with interrupts_held():
+                self._start([find(), *arguments], env, out, err)
+        except KeyboardInterrupt:
+            self.stop(signal.SIGINT)
+            self._close()
+            raise
+
+    def _start(self, command: Sequence[str], env: Mapping[str, str], out: TextIO | None, err: TextIO | None) -> None:
         # In a session of its own: Ctrl-C reaches this process alone, which passes it on once.
         self._process = subprocess.Popen(
-            [find(), *arguments],
+            command,
             env=dict(env),
             stdin=subprocess.DEVNULL,
             stdout=None if out is None else subprocess.PIPE,
@@ -104,10 +114,13 @@ class Program:
             if self._process.poll() is None:
                 self.stop(signal.SIGTERM)
         finally:
-            for pipe in (self._process.stdout, self._process.stderr):
-                if pipe is not None:
-                    pipe.close()
-            self._selector.close()
+            self._close()
+
+    def _close(self) -> None:
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._selector.close()
 
     def wait(self) -> int:
         """Forward output until the program has ended; returns its exit code. An interrupt ends it, then is raised."""
@@ -185,6 +198,23 @@ class _Lines:
         except Exception:
             self._stream = None  # nobody reads any more: no reason to end the training
         _flush(self._stream)
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Ctrl-C within raises KeyboardInterrupt at the end: a process that was started is then known, and can be ended."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield  # it is handled otherwise, or elsewhere
+        return
+    held: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if held:
+        raise KeyboardInterrupt
 
 
 def replaced(stream: Any, original: Any, descriptor: int) -> bool:

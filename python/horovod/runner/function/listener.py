@@ -57,7 +57,7 @@ class Listener:
             _shut_down(each)
         while True:
             with self._lock:
-                threads = list(self._threads)
+                threads, self._threads = self._threads, set()
             if not threads:
                 break
             for thread in threads:
@@ -66,17 +66,10 @@ class Listener:
             listener.close()
 
     def _start(self, target: Any, sock: socket.socket) -> None:
-        def body() -> None:
-            try:
-                target(sock)
-            finally:
-                with self._lock:
-                    self._threads.discard(thread)
-
-        thread = threading.Thread(target=body, name=self._called, daemon=True)
-        with self._lock:  # so that close() finds only threads that run
+        thread = threading.Thread(target=target, args=(sock,), name=self._called, daemon=True)
+        with self._lock:  # so that close() finds only threads that have been started
             thread.start()
-            self._threads.add(thread)
+            self._threads = {each for each in self._threads if each.is_alive()} | {thread}
 
     def _accept(self, listener: socket.socket) -> None:
         while not self._closing.is_set():

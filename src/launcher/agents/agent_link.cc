@@ -13,7 +13,11 @@ constexpr FrameLimits kFrames{
 }  // namespace
 
 AgentLink::AgentLink(std::unique_ptr<Stream> stream, int writing)
-    : frames_(std::move(stream), kFrames), writing_(writing), spoke_at_(Clock::now()), heard_at_(spoke_at_), looked_at_(spoke_at_) {
+    : frames_(std::move(stream), kFrames),
+      writing_(writing),
+      spoke_at_(Clock::now()),
+      heard_at_(spoke_at_),
+      looked_at_(spoke_at_) {
   if (writing_ < 0) writing_ = frames_.descriptor();
 }
 

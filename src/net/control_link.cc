@@ -18,16 +18,11 @@ constexpr Duration kRetry = std::chrono::milliseconds(1);  // while the socket h
 }  // namespace
 
 ControlLink::ControlLink(std::unique_ptr<Stream> stream, std::string peer, ControlLinkSettings settings, TimePoint now)
-    : stream_(std::move(stream)),
-      peer_(std::move(peer)),
-      settings_(settings),
-      spoke_at_(now),
-      heard_at_(now),
-      looked_at_(now) {}
+    : stream_(std::move(stream)), peer_(std::move(peer)), settings_(settings), spoke_at_(now), hearing_(now) {}
 
 void ControlLink::set_limits(ControlLinkSettings settings, TimePoint now) {
   settings_ = settings;
-  heard_at_ = looked_at_ = now;
+  hearing_.restart(now);
 }
 
 void ControlLink::append(Kind kind, ByteView body) {
@@ -72,7 +67,7 @@ void ControlLink::read(TimePoint now) {
     auto count = stream_->read({space_.get(), kReadAtOnce});
     if (count.ok() && *count == 0) return;
     if (count.ok()) {
-      heard_at_ = now;
+      hearing_.hear(now);
       incoming_.insert(incoming_.end(), space_.get(), space_.get() + *count);
     }
     scan();
@@ -130,21 +125,20 @@ bool ControlLink::receive(ByteView& message) {
 bool ControlLink::has_messages() const { return taken_ < scanned_; }
 
 Status ControlLink::progress(TimePoint now) {
-  // Who was stopped itself, or did not look for another reason, has no right to call the peer silent.
-  if (now - looked_at_ > settings_.silence / 2) heard_at_ = now;
-  looked_at_ = now;
+  hearing_.look(now, settings_.silence);
   read(now);
   if (now >= spoke_at_ + settings_.heartbeat && !has_unsent()) append(Kind::heartbeat, {});
   write();
   if (std::exchange(spoke_, false)) spoke_at_ = now;
-  if (now >= heard_at_ + settings_.silence) give_up(fmt::format("silent for {:.1f} s", seconds_of(now - heard_at_)));
+  if (now >= hearing_.heard_at() + settings_.silence)
+    give_up(fmt::format("silent for {:.1f} s", seconds_of(now - hearing_.heard_at())));
   return lost_;
 }
 
 TimePoint ControlLink::next_deadline() const {
   if (is_over_) return kNever;
-  TimePoint speak = has_unsent() ? looked_at_ + kRetry : spoke_at_ + settings_.heartbeat;
-  return std::min(speak, heard_at_ + settings_.silence);
+  TimePoint speak = has_unsent() ? hearing_.looked_at() + kRetry : spoke_at_ + settings_.heartbeat;
+  return std::min(speak, hearing_.heard_at() + settings_.silence);
 }
 
 void ControlLink::end(std::string_view reason) {

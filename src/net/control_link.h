@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/wire.h"
+#include "net/hearing.h"
 #include "net/stream.h"
 
 namespace hvd {
@@ -72,12 +73,11 @@ class ControlLink {
   size_t sent_ = 0;                     // of outgoing_
   std::unique_ptr<std::byte[]> space_;  // where a read goes first
   Bytes incoming_;
-  size_t taken_ = 0;     // of incoming_, by receive()
-  size_t scanned_ = 0;   // of incoming_, by scan()
-  bool spoke_ = false;   // since the last progress()
-  TimePoint spoke_at_;   // something was last sent
-  TimePoint heard_at_;   // something was last read
-  TimePoint looked_at_;  // progress() was last called
+  size_t taken_ = 0;    // of incoming_, by receive()
+  size_t scanned_ = 0;  // of incoming_, by scan()
+  bool spoke_ = false;  // since the last progress()
+  TimePoint spoke_at_;  // something was last sent
+  Hearing hearing_;     // of what is read
   bool has_spread_ = false, has_departed_ = false, is_over_ = false;
   Status failure_;
   Status lost_;

@@ -13,11 +13,7 @@ constexpr FrameLimits kFrames{
 }  // namespace
 
 AgentLink::AgentLink(std::unique_ptr<Stream> stream, int writing)
-    : frames_(std::move(stream), kFrames),
-      writing_(writing),
-      spoke_at_(Clock::now()),
-      heard_at_(spoke_at_),
-      looked_at_(spoke_at_) {
+    : frames_(std::move(stream), kFrames), writing_(writing), spoke_at_(Clock::now()), hearing_(spoke_at_) {
   if (writing_ < 0) writing_ = frames_.descriptor();
 }
 
@@ -30,14 +26,14 @@ void AgentLink::send(const AgentMessage& message) {
 void AgentLink::set_silence(Duration limit, Duration beat) {
   silence_ = limit;
   beat_ = beat;
-  heard_at_ = looked_at_ = Clock::now();
+  hearing_.restart(Clock::now());
 }
 
 void AgentLink::add_to(PollSet& set) {
   TimePoint now = Clock::now();
   if (now - spoke_at_ >= beat_) send(AgentBeat{});
   set.wake_at(spoke_at_ + beat_);
-  set.wake_at(after(heard_at_, silence_));
+  set.wake_at(after(hearing_.heard_at(), silence_));
   if (!failure_.ok()) set.wake_at(now);
   set.add(frames_.descriptor(), POLLIN, [] {});
   if (frames_.has_unsent()) set.add(writing_, POLLOUT, [] {});
@@ -51,16 +47,14 @@ Result<std::optional<AgentMessage>> AgentLink::receive() {
     return failure_;
   }
   TimePoint now = Clock::now();
-  // Who stood still itself has no right to call the other silent: its beats may be on their way.
-  if (now - looked_at_ > silence_ / 2) heard_at_ = now;
-  looked_at_ = now;
+  hearing_.look(now, silence_);
   if (!*bytes) {
-    if (now - heard_at_ >= silence_ && failure_.ok())
+    if (now - hearing_.heard_at() >= silence_ && failure_.ok())
       failure_ = Status(Code::peer_lost, fmt::format("no sign of life for {:.3g} s", seconds_of(silence_)));
     if (!failure_.ok()) return failure_;
     return std::optional<AgentMessage>();
   }
-  heard_at_ = now;
+  hearing_.hear(now);
   auto message = decode_agent_message(**bytes);
   if (!message.ok()) {
     failure_ = message.status();

@@ -10,6 +10,7 @@
 #include "launcher/agents/agent_messages.h"
 #include "launcher/workers/poll_set.h"
 #include "net/framed.h"
+#include "net/hearing.h"
 
 namespace hvd {
 
@@ -33,7 +34,8 @@ class AgentLink {
   Status failure_;
   Duration silence_ = Duration::max();
   Duration beat_ = std::chrono::seconds(1);
-  TimePoint spoke_at_, heard_at_, looked_at_;
+  TimePoint spoke_at_;
+  Hearing hearing_;
 };
 
 }  // namespace hvd

@@ -1,0 +1,28 @@
+// When a peer was last heard, by somebody who may have stood still itself: who did not look for long has no right to
+// call the other silent, whose beats may be on their way.
+// Thread rule: one caller at a time.
+#pragma once
+
+#include "base/clock.h"
+
+namespace hvd {
+
+class Hearing {
+ public:
+  explicit Hearing(TimePoint now) { restart(now); }
+
+  void restart(TimePoint now) { heard_at_ = looked_at_ = now; }  // what was silent before does not count
+  void hear(TimePoint now) { heard_at_ = now; }
+  // Before the peer is judged. `limit`: how long it may be silent.
+  void look(TimePoint now, Duration limit) {
+    if (now - looked_at_ > limit / 2) heard_at_ = now;
+    looked_at_ = now;
+  }
+  TimePoint heard_at() const { return heard_at_; }
+  TimePoint looked_at() const { return looked_at_; }
+
+ private:
+  TimePoint heard_at_, looked_at_;
+};
+
+}  // namespace hvd

@@ -42,11 +42,14 @@ def many_operations(count: int) -> None:
     hvd.init()
     for i in range(count // 4):
         one_round(i)
-    before = memory()
-    for i in range(count):
-        one_round(i)
-    grown = memory() - before
-    assert grown < 4 << 20, grown  # a leak of one tensor in each round would be 27 MB
+    grown = []
+    for _ in range(4):
+        before = memory()
+        for i in range(count // 4):
+            one_round(i)
+        grown.append(memory() - before)
+    # What leaks grows in every part; one tensor in each round would be 7 MB. What the kernel maps does once.
+    assert sorted(grown)[1] < 1 << 20, grown
     hvd.barrier()
     say("done")
 

@@ -81,7 +81,8 @@ def agent_of(machine: Machine) -> int:
     """The agent, and not its guard or a shell, which have the same words in their command lines and are above it."""
     family = of_command(machine, b"--agent")
     stats = [pathlib.Path(f"/proc/{pid}/stat").read_text() for pid in family]
-    return max(set(family) - {int(stat.rpartition(")")[2].split()[1]) for stat in stats})
+    (agent,) = set(family) - {int(stat.rpartition(")")[2].split()[1]) for stat in stats}
+    return agent
 
 
 def kill_together(pids: list[int]) -> None:

@@ -19,8 +19,8 @@ from ranks import failure, say
 
 import horovod.numpy as hvd
 
-DEAD = 1 * 20.0  # the limit and room for a slow machine
-SILENT = 2 * 10.0
+DEAD = 1 * 10.0  # the limit and room for a slow machine
+SILENT = 2 * 6.0
 
 MEMBER, LEADER, ROOT = 3, 2, 0  # member and leader are of hostb
 ROLES = pytest.mark.parametrize("victim", [MEMBER, LEADER, ROOT], ids=["member", "leader", "root"])
@@ -53,7 +53,7 @@ def test_a_stopped_process(fleet: Fleet, victim: int) -> None:
         within=SILENT,
     )
     del told[victim]
-    assert_named(told, fleet, [victim], r"silent for ([2-9]|1\d)")
+    assert_named(told, fleet, [victim], r"silent for [2-9]")
 
 
 def idle_then_reduce(gate: str) -> None:

@@ -48,7 +48,7 @@ def test_a_killed_rank_fails_what_the_others_wait_for(hosts: list[int]) -> None:
         killed = time.monotonic()
         ranks.send(1, signal.SIGKILL)
         ended = ranks.wait()
-        assert time.monotonic() - killed < 30
+        assert time.monotonic() - killed < 10
         assert ended[1].code == -signal.SIGKILL
         for rank in set(range(size)) - {1}:
             assert_survived(ended[rank], rank, size, ranks.processes[1].pid)
@@ -174,8 +174,10 @@ def test_a_signal_ends_a_wait_promptly(number: signal.Signals, code: int, told: 
     with Ranks(2, interrupted_by_signal) as ranks:
         for rank in range(2):
             ranks.wait_for_line(rank, "here" if rank == 1 else "waiting")
+        sent = time.monotonic()
         ranks.send(0, number)
-        assert ranks.processes[0].wait(30) == code
+        assert ranks.processes[0].wait(10) == code
+        assert time.monotonic() - sent < 5
         ended = ranks.wait()
         assert "HorovodInternalError" in ended[1].lines[1] and told in ended[1].lines[1], ended[1].lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -32,8 +33,10 @@ def test_a_stopped_rank_is_lost_for_all_others(stopped: int) -> None:
         for rank in range(4):
             ranks.wait_for_line(rank, "training")
         ranks.send(stopped, signal.SIGSTOP)
+        began = time.monotonic()
         for rank in set(range(4)) - {stopped}:
             ranks.wait_for_line(rank, f"rank {stopped} ")
+        assert time.monotonic() - began < 20
         ranks.send(stopped, signal.SIGKILL)
         for rank, ended in enumerate(ranks.wait()):
             if rank != stopped:

@@ -21,7 +21,7 @@ def test_ranks_that_never_come_are_named() -> None:
     started = time.monotonic()
     with Ranks(4, init_and_say, env={"HOROVOD_START_TIMEOUT": "1"}, only=[0, 2]) as ranks:
         ended = ranks.wait()
-    assert time.monotonic() - started < 30  # which is the default
+    assert time.monotonic() - started < 20
     for each in ended:
         assert each.code == 0, each.errors
         assert each.lines[0].startswith("HorovodInternalError"), each.lines

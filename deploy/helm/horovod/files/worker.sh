@@ -38,6 +38,5 @@ take_keys
 write_client_config no "Port $SSH_PORT"
 write_server_config
 /usr/sbin/sshd -D -e -f "$SSH_DIR/sshd_config" &
-server=$!
-wait "$server" || true
+wait "$!" || true
 fail "the ssh server ended"

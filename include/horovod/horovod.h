@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 0x00010004u /* major << 16 | minor */
+#define HVD_ABI_VERSION 0x00010005u /* major << 16 | minor */
 #if defined(__GNUC__)
 #define HVD_EXPORT __attribute__((visibility("default")))
 #else
@@ -80,6 +80,19 @@ typedef enum hvd_reduce_op {
   HVD_MAX = 4,
   HVD_PRODUCT = 5
 } hvd_reduce_op;
+
+/* How the rank failed that a failure comes from. */
+typedef enum hvd_failure_kind {
+  HVD_FAILURE_UNKNOWN = 0,
+  HVD_FAILURE_EXCEPTION = 1, /* its program raised an exception that nothing caught */
+  HVD_FAILURE_EXIT = 2,      /* its program ended by itself */
+  HVD_FAILURE_SIGNAL = 3,    /* a signal killed it */
+  HVD_FAILURE_LOST = 4,      /* its connections ended without a word */
+  HVD_FAILURE_SHUTDOWN = 5,  /* it called hvd_shutdown while others needed it */
+  HVD_FAILURE_SILENT = 6,    /* it was stopped, or its host is cut off */
+  HVD_FAILURE_INTERNAL = 7,  /* an error of Horovod itself */
+  HVD_FAILURE_DEADLINE = 8   /* it did not do its part in time */
+} hvd_failure_kind;
 
 typedef enum hvd_hosts_change {
   HVD_HOSTS_REMOVED = 1,
@@ -158,6 +171,18 @@ typedef struct hvd_submit_options {
   void* done_context;
 } hvd_submit_options;
 
+/* Where a failure comes from. */
+typedef struct hvd_failure {
+  uint32_t struct_size;
+  int32_t kind;        /* hvd_failure_kind */
+  int32_t rank;        /* of the world; -1: no single rank */
+  int32_t is_own;      /* 1: this process itself; 0: another rank, whose failure this process only feels */
+  int64_t pid;         /* of the rank; 0: not known */
+  const char* host;    /* of the rank; "": not known */
+  const char* type;    /* exception: its class */
+  const char* message; /* exception: its message */
+} hvd_failure;
+
 /* What the launcher of an elastic job announces. */
 typedef struct hvd_elastic_event {
   uint32_t struct_size;
@@ -209,6 +234,15 @@ HVD_EXPORT uint32_t hvd_abi_version(void);
 HVD_EXPORT const char* hvd_version(void); /* "1.0.0" */
 /* Text of this thread's last failure; valid until the thread's next call. Never NULL. */
 HVD_EXPORT const char* hvd_last_error(void);
+/* Where this thread's last failure comes from. 1: it is known, and texts are valid until the thread's next call; 0: it
+ * is not. */
+HVD_EXPORT int32_t hvd_last_failure(hvd_failure* failure);
+/* The same for the failure that ended the present world, or the last one. 0: it has not failed. */
+HVD_EXPORT int32_t hvd_world_failure(hvd_failure* failure);
+/* Says why this process is about to end: to the launcher, and in hvd_shutdown to the other ranks. is_own = 1: the
+ * process failed itself; rank, host and pid are filled in. is_own = 0: it ends because of the failure of another rank,
+ * as hvd_last_failure gave it. To be called once, before hvd_shutdown; the launcher keeps the first report. */
+HVD_EXPORT hvd_code hvd_report_end(const hvd_failure* failure);
 
 /* Forms the world. Collective. Does nothing when already initialised. `set_ranks` holds `set_count` static process sets
  * one after another, set i having set_sizes[i] ranks; they get the ids 1..set_count.
@@ -218,7 +252,9 @@ HVD_EXPORT const char* hvd_last_error(void);
  * somebody dies meanwhile it asks again by itself. HVD_REMOVED: there is no place for this process. */
 HVD_EXPORT hvd_code hvd_init(int32_t set_count, const int32_t* set_sizes, const int32_t* set_ranks);
 /* Ends communication on all ranks; pending operations fail there with HVD_UNKNOWN. May be called again and again.
- * Handles stay valid until hvd_release or the next hvd_init, where their numbers start again. */
+ * When it returns, no operation uses memory of the caller any more; where other ranks do not answer that takes a few
+ * seconds. Handles stay valid until hvd_release or the next hvd_init; their numbers are not used again.
+ * HVD_PRECONDITION: called from a callback of an operation, which has to end first. */
 HVD_EXPORT hvd_code hvd_shutdown(void);
 HVD_EXPORT int32_t hvd_is_initialized(void);
 
@@ -294,6 +330,17 @@ HVD_EXPORT const char* hvd_mpi_version(void);
 /* The world of the next hvd_init, for that call only: `communicator` is the address of an MPI_Comm of the loaded MPI,
  * NULL is MPI_COMM_WORLD; count > 0: only these ranks of it, which are to be the ranks 0, 1, ... of the world. */
 HVD_EXPORT hvd_code hvd_mpi_use(const void* communicator, const int32_t* ranks, int32_t count);
+/* Whether a launcher of MPI started this process, and no variable says otherwise how the ranks meet. Then MPI is to be
+ * their controller: 1, all are on this host: hvd_mpi_load and hvd_mpi_offer; 2, they are not, or it is not known:
+ * hvd_mpi_load and hvd_mpi_use. 0: no. */
+HVD_EXPORT int32_t hvd_mpi_expected(void);
+/* For the next hvd_init of a process with hvd_mpi_expected() = 1. The ranks meet without MPI and compare: if no rank
+ * has an obstacle, each starts MPI unless it runs, and hvd_mpi_enabled() is 1; otherwise they do without. `obstacle` is
+ * why this rank cannot use MPI, in words; NULL: nothing. `ranks` as for hvd_mpi_use, if MPI is used. */
+HVD_EXPORT hvd_code hvd_mpi_offer(const char* obstacle, const int32_t* ranks, int32_t count);
+/* Why this world does not use MPI although a launcher of MPI started its ranks; "": it does, or none did. Valid until
+ * the thread's next call of this function. */
+HVD_EXPORT const char* hvd_mpi_obstacle(void);
 HVD_EXPORT int32_t hvd_mpi_enabled(void);           /* 1: this world has met over MPI, or its data go there */
 HVD_EXPORT int32_t hvd_gloo_enabled(void);          /* 1: the engine itself carries this world's data */
 HVD_EXPORT int32_t hvd_mpi_threads_supported(void); /* 1: enabled, and MPI may be called from several threads */

@@ -30,7 +30,7 @@ class Backend {
   virtual void run(const Plan& plan, std::span<Operation* const> operations, Done done) = 0;
 };
 
-// A backend whose plans get on only while somebody looks at them: MPI has no descriptor to sleep on and no callbacks.
+// A backend whose plans progress only while they are polled: MPI has no descriptor to sleep on and no callbacks.
 // The thread that drives looks again and again as long as it is busy.
 class PolledBackend : public Backend {
  public:

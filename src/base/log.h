@@ -1,6 +1,6 @@
 // The log of this process. Lines look like
 //   [2026-11-16 10:20:30.123456: W engine.cc:42] rank 3 lost rank 1: connection closed
-// Levels up to info go to stdout, the others to stderr. Whoever decides an error logs it, once.
+// Levels up to info go to stdout, the others to stderr. An error is logged once, where it is decided.
 // Thread rule: any thread; a line is written with one write().
 #pragma once
 

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/origin.h"
+
 namespace hvd {
 
 enum class Code : int32_t {
@@ -31,7 +33,8 @@ std::string_view name_of(Code code);
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message) : state_(std::make_unique<State>(State{code, std::move(message)})) {
+  Status(Code code, std::string message, Origin origin = {})
+      : state_(std::make_unique<State>(State{code, std::move(message), std::move(origin)})) {
     assert(code != Code::ok);
   }
   Status(const Status& other) : state_(other.state_ ? std::make_unique<State>(*other.state_) : nullptr) {}
@@ -44,11 +47,16 @@ class [[nodiscard]] Status {
   bool ok() const { return state_ == nullptr; }
   Code code() const { return state_ ? state_->code : Code::ok; }
   std::string_view message() const { return state_ ? std::string_view(state_->message) : std::string_view(); }
+  const Origin& origin() const {  // kind none: not known
+    static const Origin unknown;
+    return state_ ? state_->origin : unknown;
+  }
 
  private:
   struct State {
     Code code;
     std::string message;
+    Origin origin;
   };
   std::unique_ptr<State> state_;  // null is ok: a success costs one pointer
 };

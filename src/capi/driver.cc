@@ -274,7 +274,7 @@ hvd_code hvd_driver_next_timer(const hvd_driver* driver, double now, double* sec
     auto time = driver_time(driver->own_clock, now);
     if (!time.ok()) return time.status();
     TimePoint timer = driver->driver.next_timer();
-    // One microsecond more, since a time since 1970 has no finer steps: whoever adds this to `now` has arrived.
+    // One microsecond more, since a time since 1970 has no finer steps: a caller that adds this to `now` has arrived.
     constexpr Duration spare = std::chrono::microseconds(1);
     *seconds = timer == kNever ? -1 : timer <= *time ? 0 : seconds_of(timer - *time + spare);
     return {};

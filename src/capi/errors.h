@@ -12,6 +12,7 @@ namespace hvd {
 
 hvd_code report(const Status& status);
 const char* last_error();
+const Origin& last_origin();
 
 // Exceptions never cross the ABI.
 template <class Body>

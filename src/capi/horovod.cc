@@ -60,7 +60,8 @@ Status submit(Engine& engine, std::span<const hvd_request> requests, const hvd_s
   return {};
 }
 
-// Says which one it was, and wakes nobody: that is done once for all. An exception must not get past the waking either.
+// Says which one it was, and wakes no thread: that is done once for all. An exception must not get past the waking
+// either.
 Status submit_one_of_many(Engine& engine, const hvd_request& request, const hvd_submit_options& options,
                           hvd_handle* handle) {
   Status status;
@@ -71,7 +72,14 @@ Status submit_one_of_many(Engine& engine, const hvd_request& request, const hvd_
   }
   if (status.ok()) return status;
   const bool named = request.struct_size >= sizeof request && request.name != nullptr;
-  return {status.code(), (named ? request.name : std::string("a request")) + ": " + std::string(status.message())};
+  return {status.code(), (named ? request.name : std::string("a request")) + ": " + std::string(status.message()),
+          status.origin()};
+}
+
+// Negative means no limit, and so does what is too long for the clock, or no number.
+TimePoint wait_limit(double seconds) {
+  constexpr double kLongest = 1e9;
+  return seconds >= 0 && seconds < kLongest ? Clock::now() + hvd::seconds(seconds) : kNever;
 }
 
 // The engine and the tasks of the handles; those that are 0 have none.
@@ -85,8 +93,35 @@ Status find_all(std::span<const hvd_handle> handles, std::vector<TaskRef>& tasks
     all_done = all_done && (*task)->done.load(std::memory_order_acquire);
     tasks.push_back(std::move(*task));
   }
-  engine = visit.hold();
+  engine = visit.hold_to_wait();
   return all_done || engine != nullptr ? Status() : visit.why_none();
+}
+
+// 1: `origin` is known, and has been written; its texts stay where they are.
+int32_t give(const Origin& origin, hvd_failure* failure) {
+  if (failure == nullptr || failure->struct_size < sizeof(hvd_failure) || origin.kind == OriginKind::none) return 0;
+  failure->kind = static_cast<int32_t>(origin.kind);
+  failure->rank = origin.rank;
+  failure->is_own = Runtime::instance().is_own(origin) ? 1 : 0;
+  failure->pid = origin.pid;
+  failure->host = origin.host.c_str();
+  failure->type = origin.type.c_str();
+  failure->message = origin.text.c_str();
+  return 1;
+}
+
+Result<Origin> read_failure(const hvd_failure* failure) {
+  if (failure == nullptr || failure->struct_size < sizeof(hvd_failure))
+    return Status(Code::invalid_argument, "hvd_failure.struct_size is not set");
+  if (failure->kind <= 0 || failure->kind > static_cast<int32_t>(kLastOriginKind))
+    return Status(Code::invalid_argument, "there is no such kind of failure");
+  auto text = [](const char* given) { return given == nullptr ? std::string() : std::string(given); };
+  return Origin{.kind = static_cast<OriginKind>(failure->kind),
+                .rank = failure->rank,
+                .host = text(failure->host),
+                .pid = failure->pid,
+                .type = text(failure->type),
+                .text = text(failure->message)};
 }
 
 int32_t copy_out(const std::vector<int32_t>& values, int32_t* out, int32_t capacity) {
@@ -103,6 +138,23 @@ uint32_t hvd_abi_version(void) { return HVD_ABI_VERSION; }
 const char* hvd_version(void) { return HVD_VERSION; }
 const char* hvd_last_error(void) { return last_error(); }
 
+int32_t hvd_last_failure(hvd_failure* failure) { return give(last_origin(), failure); }
+
+int32_t hvd_world_failure(hvd_failure* failure) {
+  thread_local Origin origin;
+  origin = Runtime::instance().world_failure();
+  return give(origin, failure);
+}
+
+hvd_code hvd_report_end(const hvd_failure* failure) {
+  return guarded([&]() -> Status {
+    auto origin = read_failure(failure);
+    if (!origin.ok()) return origin.status();
+    Runtime::instance().report_end(std::move(*origin), failure->is_own != 0);
+    return {};
+  });
+}
+
 hvd_code hvd_init(int32_t set_count, const int32_t* set_sizes, const int32_t* set_ranks) {
   return guarded([&] {
     std::vector<std::vector<int32_t>> sets;
@@ -115,10 +167,7 @@ hvd_code hvd_init(int32_t set_count, const int32_t* set_sizes, const int32_t* se
 }
 
 hvd_code hvd_shutdown(void) {
-  return guarded([] {
-    Runtime::instance().shutdown();
-    return Status();
-  });
+  return guarded([] { return Runtime::instance().shutdown(); });
 }
 
 int32_t hvd_is_initialized(void) { return Runtime::instance().is_initialized() ? 1 : 0; }
@@ -229,10 +278,10 @@ hvd_code hvd_wait(hvd_handle handle, double seconds) {
       if (!found.ok()) return found.status();
       task = std::move(*found);
       if (task->done.load(std::memory_order_acquire)) return task->status;
-      engine = visit.hold();
+      engine = visit.hold_to_wait();
       if (engine == nullptr) return visit.why_none();
     }
-    TimePoint until = seconds < 0 ? kNever : Clock::now() + hvd::seconds(seconds);
+    TimePoint until = wait_limit(seconds);
     if (engine->wait(task, until)) return task->status;
     return {Code::timed_out, "the operation goes on"};
   });
@@ -245,7 +294,7 @@ hvd_code hvd_wait_many(const hvd_handle* handles, int32_t count, double seconds)
     if (count < 1) return {};
     if (Status status = find_all(std::span(handles, static_cast<size_t>(count)), tasks, engine); !status.ok())
       return status;
-    TimePoint until = seconds < 0 ? kNever : Clock::now() + hvd::seconds(seconds);
+    TimePoint until = wait_limit(seconds);
     // The last one first: usually it is the last to be done, and then there is no other to wait for.
     for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
       if ((*task)->done.load(std::memory_order_acquire)) continue;
@@ -335,6 +384,20 @@ hvd_code hvd_mpi_use(const void* communicator, const int32_t* ranks, int32_t cou
   return guarded([&] { return Runtime::instance().use_mpi(communicator, {ranks, ranks + count}); });
 }
 
+int32_t hvd_mpi_expected(void) { return static_cast<int32_t>(expected_mpi_from_environment()); }
+
+hvd_code hvd_mpi_offer(const char* obstacle, const int32_t* ranks, int32_t count) {
+  return guarded([&] {
+    return Runtime::instance().offer_mpi(obstacle == nullptr ? "" : obstacle, {ranks, ranks + count});
+  });
+}
+
+const char* hvd_mpi_obstacle(void) {
+  thread_local std::string text;
+  text = Runtime::instance().mpi_obstacle();
+  return text.c_str();
+}
+
 int32_t hvd_mpi_enabled(void) { return Runtime::instance().mpi_enabled() ? 1 : 0; }
 int32_t hvd_gloo_enabled(void) { return Runtime::instance().gloo_enabled() ? 1 : 0; }
 int32_t hvd_mpi_threads_supported(void) { return Runtime::instance().mpi_threads_supported() ? 1 : 0; }
@@ -352,7 +415,7 @@ hvd_code hvd_elastic_next_event(double seconds, hvd_elastic_event* event) {
       return {Code::invalid_argument, "hvd_elastic_event.struct_size is not set"};
     auto membership = Runtime::instance().membership();
     if (!membership.ok()) return membership.status();
-    auto change = (*membership)->next_change(seconds < 0 ? kNever : after(Clock::now(), hvd::seconds(seconds)));
+    auto change = (*membership)->next_change(wait_limit(seconds));
     if (!change.ok()) return change.status();
     event->change = static_cast<int32_t>(change->change);
     event->timestamp = change->timestamp;

@@ -103,8 +103,8 @@ Status HostCollectives::allreduce_one_shot(const Segments& in, const Segments& o
 }
 
 // Chunk by chunk: a rank copies the parts that others reduce into staging, reduces its own part (result to its tensor
-// and to staging), and copies the other parts out. The three phases of a chunk are one turn apart, so that nobody
-// waits for data that is just being made.
+// and to staging), and copies the other parts out. The three phases of a chunk are one turn apart, so that no rank
+// waits for data that is just being written.
 Status HostCollectives::allreduce_chunked(const Segments& in, const Segments& out, const Reduction& reduction) {
   size_t total = in.bytes(), chunk = chunk_for(total);
   uint64_t first = channel_.first_chunk(), count = (total + chunk - 1) / chunk;

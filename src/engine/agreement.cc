@@ -12,9 +12,6 @@ namespace {
 constexpr Duration kLookAfterLeader = std::chrono::milliseconds(250);  // while it owes an answer
 constexpr Duration kAskLeader = std::chrono::seconds(1);               // while it owes none that we know of
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
-// A connection may have been closed by a survivor that heard of the cause first. News of a dead process comes over the
-// control links at once, but everybody on the way may have to wait for a core.
-constexpr Duration kCauseTravels = std::chrono::milliseconds(800);
 
 bool speaks_for_several(const std::vector<std::vector<int32_t>>& below) {
   return below.size() > 1 || (below.size() == 1 && below.front().size() > 1);
@@ -28,7 +25,7 @@ Agreement::Agreement(const World& world, const Config& config, const Coordinator
       config_(config),
       transport_(transport),
       negotiator_(world.size, world.rank == 0 ? nullptr : settings.carried),
-      links_(std::move(node.links)) {
+      links_(node.links) {
   if (world.rank == 0) {
     coordinator_ = links_ ? std::make_unique<Coordinator>(node.below, settings, observer)
                           : std::make_unique<Coordinator>(world.size, settings, observer);
@@ -86,16 +83,16 @@ void Agreement::gather(int32_t rank, ByteView message, TimePoint now) {
   Status status =
       coordinator_ ? coordinator_->receive(Rank{rank}, message, now) : aggregator_->receive(Rank{rank}, message, now);
   if (status.ok()) return;
-  transport_.abort(
-      {Code::unknown, fmt::format("{} sent what no rank sends: {}", transport_.rank_name(rank), status.message())});
+  transport_.abort({Code::unknown,
+                    fmt::format("{} sent what no rank sends: {}", transport_.rank_name(rank), status.message()),
+                    transport_.origin_of(OriginKind::internal, rank)});
 }
 
 // What the root says on its way down.
 void Agreement::spread(ByteView message, TimePoint now, std::vector<Decision>& decisions) {
   if (aggregator_) {
     if (Status status = aggregator_->follow(message, now); !status.ok()) {
-      return transport_.abort({Code::unknown, fmt::format("{} sent what no coordinator sends: {}",
-                                                          transport_.rank_name(0), status.message())});
+      return transport_.abort(sent_nonsense(status));
     }
   }
   transport_.send(message);
@@ -119,51 +116,22 @@ void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
   unread_since_ = kNever;  // who speaks reads
   Status status = negotiator_.receive(message, decisions);
   if (status.ok()) return;
-  transport_.abort(
-      {Code::unknown, fmt::format("{} sent what no coordinator sends: {}", transport_.rank_name(0), status.message())});
+  transport_.abort(sent_nonsense(status));
+}
+
+Status Agreement::sent_nonsense(const Status& status) const {
+  return {Code::unknown,
+          fmt::format("{} sent what no coordinator sends: {}", transport_.rank_name(0), status.message()),
+          transport_.origin_of(OriginKind::internal, 0)};
 }
 
 TimePoint Agreement::next_deadline(bool awaits) const {
   TimePoint next = transport_.has_unsent() ? Clock::now() + kRetryFullRing : kNever;
-  if (keeps_watch()) next = std::min({next, next_beat_, loss_due()});
   if (links_) next = std::min(next, links_->next_deadline());
   if (aggregator_) next = std::min(next, aggregator_->next_deadline());
   if (coordinator_) return std::min(next, coordinator_->next_deadline());
   if (transport_.is_unread()) return std::min(next, Clock::now() + kLookAfterLeader);
   return awaits && asks_leader() ? std::min(next, Clock::now() + kAskLeader) : next;
-}
-
-TimePoint Agreement::keep_alive(TimePoint now) {
-  if (!keeps_watch()) return kNever;
-  if (now >= next_beat_) {
-    transport_.beat();
-    // Who was away for long judges nobody (find_silent), so the others are looked at well before they count as silent.
-    next_beat_ = now + seconds(std::min(config_.heartbeat_time, config_.silence_time / 4));
-    if (!transport_.expects_departures()) {
-      if (Status status = transport_.find_silent(now, seconds(config_.silence_time)); !status.ok()) {
-        transport_.abort(status);
-      }
-    }
-  }
-  if (links_) links_->progress(now);
-  if (now >= loss_due() && !transport_.failed() && !transport_.expects_departures()) transport_.abort(loss_);
-  if (transport_.failed()) return links_ ? links_->next_deadline() : kNever;
-  return std::min({next_beat_, loss_due(), links_ ? links_->next_deadline() : kNever});
-}
-
-void Agreement::report_loss(const Status& status) {
-  {
-    std::lock_guard lock(loss_mutex_);
-    if (!loss_.ok()) return;
-    loss_ = status;
-    lost_at_ = Clock::now();
-  }
-  transport_.wake();
-}
-
-TimePoint Agreement::loss_due() const {
-  std::lock_guard lock(loss_mutex_);
-  return loss_.ok() || transport_.expects_departures() ? kNever : lost_at_ + kCauseTravels;
 }
 
 void Agreement::watch_leader(bool awaits) {
@@ -190,7 +158,8 @@ void Agreement::watch_leader(bool awaits) {
     next_warning_ = now + seconds(config_.stall_warning_time);
   }
   if (config_.collective_timeout > 0 && now >= unread_since_ + seconds(config_.collective_timeout)) {
-    transport_.abort({Code::unknown, text() + " (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS)"});
+    transport_.abort({Code::unknown, text() + " (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS)",
+                      transport_.origin_of(OriginKind::deadline, transport_.world_rank(0))});
   }
 }
 

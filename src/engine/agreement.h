@@ -2,17 +2,16 @@
 // Negotiator. The ranks of a host speak to its leader through shared memory; a leader gathers what its host and the
 // hosts below say (Aggregator) and speaks to the leader above over a control link; the leader of the first host is the
 // root and decides (Coordinator). Decisions take the same way down.
-// In worlds that span hosts it also keeps the heart beating: of this process, and of the links.
 // Used by the engine. Thread rule: the thread that drives.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "engine/host_links.h"
+#include "engine/watch.h"
 #include "model/config.h"
 #include "model/plan.h"
 #include "model/world.h"
@@ -27,7 +26,7 @@ class Agreement {
  public:
   // What the leader of a host has in a world of several.
   struct Node {
-    std::unique_ptr<HostLinks> links;         // null: a single host, or not the leader
+    HostLinks* links = nullptr;               // null: a single host, or not the leader; must outlive this
     std::vector<std::vector<int32_t>> below;  // ranks below each child, as Coordinator and Aggregator want them
   };
   // `observer` sees the negotiation at the root; it and the rest must outlive this.
@@ -36,7 +35,9 @@ class Agreement {
 
   // `data`: the tensor, if it shall be carried (negotiation/carried.h).
   void announce(const Request& request, ByteView data) { negotiator_.announce(request, data); }
-  void announce_shutdown(std::string reason) { negotiator_.announce_shutdown(std::move(reason)); }
+  void announce_shutdown(const std::string& reason, const Origin& origin) {
+    negotiator_.announce_shutdown(reason, origin);
+  }
 
   // Passes on what has been announced and what has arrived; appends what has been decided.
   void progress(std::vector<Decision>& decisions);
@@ -44,16 +45,6 @@ class Agreement {
   bool has_unread() const { return links_ && links_->has_messages(); }  // read from a link, and not passed on yet
   // When progress() must run although nothing arrives. `awaits`: somebody here waits for a decision.
   TimePoint next_deadline(bool awaits = false) const;
-  // Whether a rank that falls silent ends the world. On one host that is a process that somebody has stopped, which
-  // only an elastic job can go on without.
-  bool keeps_watch() const { return !world_.host_of.empty() || config_.elastic; }
-  // What must go on also while a collective takes long, and after a failure, which is spread here. Returns when it
-  // wants to be called again.
-  TimePoint keep_alive(TimePoint now);
-  bool is_beat_due(TimePoint now) const { return now >= next_beat_; }
-  // The connection to a rank of another host has ended. That is only the effect where the rank left because of a
-  // failure that is being spread, so the cause is given a moment to arrive. Any thread.
-  void report_loss(const Status& status);
   // A leader that does not read is reported, and given up after the collective time-out: the coordinator explains who
   // is missing, unless the leader is stuck. One that has read everything and says nothing gets an empty message to
   // read, while somebody awaits a decision.
@@ -71,23 +62,19 @@ class Agreement {
   void gather(int32_t rank, ByteView message, TimePoint now);
   void spread(ByteView message, TimePoint now, std::vector<Decision>& decisions);
   void hear(ByteView message, std::vector<Decision>& decisions);
-  TimePoint loss_due() const;
+  Status sent_nonsense(const Status& status) const;  // by the root
   // Whether the leader is sent questions. Where ranks keep watch its heartbeat tells as much.
-  bool asks_leader() const { return !transport_.is_root() && !keeps_watch(); }
+  bool asks_leader() const { return !transport_.is_root() && !keeps_watch(world_, config_); }
 
   const World& world_;
   const Config& config_;
   Transport& transport_;
   Negotiator negotiator_;
-  std::unique_ptr<HostLinks> links_;
+  HostLinks* const links_;
   std::unique_ptr<Coordinator> coordinator_;  // root
   std::unique_ptr<Aggregator> aggregator_;    // leaders below it with more than one rank to speak for
   Bytes outgoing_;
-  bool heard_ = false;  // since the root decided last
-  TimePoint next_beat_{};
-  mutable std::mutex loss_mutex_;  // guards the two
-  Status loss_;                    // the first one
-  TimePoint lost_at_{};
+  bool heard_ = false;               // since the root decided last
   TimePoint unread_since_ = kNever;  // the leader has not read our requests since
   TimePoint next_warning_{};
   TimePoint next_question_{};

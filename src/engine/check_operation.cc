@@ -41,7 +41,8 @@ Status check_alltoall(Operation& operation, int32_t members) {
 Status check_operation(Operation& operation, const World& world, const Executor& executor) {
   Request& request = operation.request;
   if (request.kind == Kind::add_process_set || request.kind == Kind::remove_process_set) return {};
-  auto [count, position] = executor.membership(request.process_set);
+  auto [count, position, serial] = executor.membership(request.process_set);
+  operation.set_serial = serial;
   if (count == 0) {
     return {Code::invalid_argument, fmt::format("{}: there is no process set {}", request.name, request.process_set)};
   }

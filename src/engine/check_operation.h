@@ -9,7 +9,7 @@
 
 namespace hvd {
 
-// Also fills in what follows from the process set: even splits, the rows of a reducescatter.
+// Also fills in what follows from the process set: its serial number, even splits, the rows of a reducescatter.
 Status check_operation(Operation& operation, const World& world, const Executor& executor);
 
 }  // namespace hvd

@@ -29,8 +29,12 @@ constinit thread_local const Engine* driving_here = nullptr;  // the engine this
 
 int64_t ticks_of(TimePoint time) { return time.time_since_epoch().count(); }
 
-Status shut_down_status(const ShutdownNotice& notice, const std::string& who) {
-  return {Code::unknown, fmt::format("Horovod has been shut down by {}: {}", who, notice.reason)};
+Status shut_down_status(const ShutdownNotice& notice, const std::string& who, Origin origin) {
+  return {Code::unknown, fmt::format("Horovod has been shut down by {}: {}", who, notice.reason), std::move(origin)};
+}
+
+Status has_joined(const Request& request) {
+  return {Code::invalid_argument, fmt::format("{}: this rank has joined; wait for join to return first", request.name)};
 }
 
 }  // namespace
@@ -58,14 +62,14 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
     if (Status status = check_operation(operation, world_, *executor_); !status.ok()) return status;
     bool changes_sets = request.kind > Kind::join;
     if (joined_.load(std::memory_order_relaxed) && !changes_sets && request.process_set == kWorldSet) {
-      return {Code::invalid_argument,
-              fmt::format("{}: this rank has joined; wait for join to return first", request.name)};
+      return has_joined(request);
     }
   }
   bool is_join = task->operations.front().request.kind == Kind::join;
-  bool had_joined = is_join && joined_.exchange(true);  // before it is added, because it may be over at once
+  if (is_join && joined_.exchange(true)) return has_joined(task->operations.front().request);
+  // It counts before it is added, because it may be over at once.
   if (Status status = operations_->add(task); !status.ok()) {
-    if (is_join) joined_.store(had_joined);
+    if (is_join) joined_.store(false);
     return status;
   }
   if (!wait_follows) wake_for_new();
@@ -98,7 +102,8 @@ void Engine::drive(Done&& done, TimePoint until) {
     bool happened = false;
     auto something = [&] {
       happened = poll_for_a_while() || done() || operations_->has_new() || agreement_->has_incoming() ||
-                 (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_);
+                 (shutdown_wanted_.load(std::memory_order_relaxed) && !shutdown_announced_) ||
+                 (leaves_alone_.load(std::memory_order_relaxed) && !ended_);
       return happened;
     };
     if (Status status = transport_->wait_until(something, next); !status.ok()) end(status);
@@ -148,7 +153,7 @@ bool Engine::wait(const TaskRef& task, TimePoint until) {
       if (operations_->has_new()) transport_->wake_driver();  // what we wait for may be among them
       // The engine thread leaves soon when somebody waits: look a moment before sleeping.
       for (int i = 0; i < kTurnSpins && turn_.is_taken() && !done(); i++) {
-        if (crowded_) {
+        if (world_.crowded) {
           ::sched_yield();
           i += kTurnSpins / 16;
         } else {
@@ -208,7 +213,7 @@ void Engine::answer_for_driver(const std::stop_token& stop) {
 // Bytes of MPI move only while it is polled: giving the core away after each look would make others wait for them. But
 // while nobody here waits, and the core is one that the user's own work needs, it is polled now and then only.
 bool Engine::poll_for_a_while() {
-  for (int left = crowded_ ? 1 : kPollsPerLook; left > 0 && executor_->is_busy(); left--) {
+  for (int left = world_.crowded ? 1 : kPollsPerLook; left > 0 && executor_->is_busy(); left--) {
     polls_in_vain_++;
     if (!executor_->poll()) continue;
     polls_in_vain_ = 0;
@@ -225,17 +230,23 @@ bool Engine::progress() {
     executor_->give_up(transport_->failure());
     end(transport_->failure());
   }
+  if (leaves_alone_.load(std::memory_order_relaxed)) end({Code::unknown, "Horovod has been shut down"});
+  if (gives_up_.load(std::memory_order_relaxed)) executor_->give_up({Code::unknown, "Horovod has been shut down"});
   executor_->poll();
-  if (agreement_->keeps_watch()) {
-    // Looking at the links takes as long as sending to them; what is new goes out first.
-    TimePoint now = Clock::now();
-    if (!operations_->has_new() || agreement_->is_beat_due(now)) agreement_->keep_alive(now);
-  }
+  // Looking at the links takes as long as sending to them; what is new goes out first.
+  if (links_ != nullptr && !operations_->has_new()) links_->progress(Clock::now());
   size_t in_flight = operations_->take_new(taken_);
   if (ended_) return false;  // what was taken has failed
-  for (const Task* task : taken_) announce(*task, in_flight == 1);
+  for (Task* task : taken_) {
+    if (Status status = check_again(*task); status.ok()) {
+      announce(*task, in_flight == 1);
+    } else {
+      refuse(*task, status);
+    }
+  }
   if (shutdown_wanted_.load(std::memory_order_relaxed) && !std::exchange(shutdown_announced_, true)) {
-    agreement_->announce_shutdown(fmt::format("{} called shutdown or exited", transport_->rank_name(world_.rank)));
+    Origin departure = why_leaving();
+    agreement_->announce_shutdown("it " + describe(departure), departure);
   }
   agreement_->progress(decisions_);
   if (decisions_.empty()) return false;
@@ -246,9 +257,32 @@ bool Engine::progress() {
   return true;
 }
 
+// submit() checks in its caller's thread. Whatever the driver applied between that and now counts: the other ranks take
+// an announcement on a set that this rank knows to be gone, or after its join, for a broken protocol.
+Status Engine::check_again(const Task& task) const {
+  for (const Operation& operation : task.operations) {
+    const Request& request = operation.request;
+    if (request.kind > Kind::join) continue;
+    if (request.process_set == kWorldSet && join_announced_) return has_joined(request);
+    if (request.process_set != kWorldSet && executor_->membership(request.process_set).serial != operation.set_serial) {
+      return process_set_removed(request.process_set);
+    }
+  }
+  return {};
+}
+
+void Engine::refuse(Task& task, const Status& status) {
+  std::vector<Task::Place*> places;
+  for (Task::Place& place : task.places) places.push_back(&place);
+  std::vector<TaskRef> done;
+  operations_->finish(places, status, done);
+  for (const TaskRef& each : done) on_done(*each);
+}
+
 // What is in flight together is better fused; who is alone waits for nothing but the way.
 void Engine::announce(const Task& task, bool is_alone) {
   for (const Operation& operation : task.operations) {
+    join_announced_ |= operation.request.kind == Kind::join;
     bool is_carried = is_alone && executor_->can_carry(operation);
     ByteView data = is_carried ? ByteView(operation.input.data, operation.input.bytes()) : ByteView();
     agreement_->announce(operation.request, data);
@@ -266,7 +300,7 @@ void Engine::apply(Decision& decision) {
     transport_->expect_departures();
     std::string who = notice->rank < 0 ? "the stall inspector" : transport_->rank_name(notice->rank);
     if (notice->rank < 0) log_error("{}", notice->reason);
-    end(shut_down_status(*notice, who));
+    end(shut_down_status(*notice, who, transport_->placed(notice->origin)));
   }
 }
 
@@ -314,6 +348,7 @@ void Engine::on_done(Task& task) {
   bool by_driver = driving_here == this;
   if (!task.operations.empty() && task.operations.front().request.kind == Kind::join) {
     joined_.store(false, std::memory_order_relaxed);
+    join_announced_ = false;
   }
   task.done.store(true, std::memory_order_seq_cst);
   if (task.on_done) task.on_done(task);
@@ -324,21 +359,61 @@ void Engine::on_done(Task& task) {
 
 // ---- ending ----
 
+void Engine::set_departure(Origin origin) {
+  std::lock_guard lock(departure_mutex_);
+  departure_ = std::move(origin);
+}
+
+Origin Engine::why_leaving() const {
+  std::lock_guard lock(departure_mutex_);
+  Origin origin = departure_;
+  origin.rank = world_.rank;
+  return transport_->placed(std::move(origin));
+}
+
+bool Engine::is_driven_here() const { return driving_here == this; }
+
+// Only the thread that drives may end the engine, because it may be preparing an operation. So this waits until
+// whoever drives has done so. A driver that waits for a rank inside a collective is made to leave it, and one that
+// waits for the root to answer to end without it.
 void Engine::shutdown() {
-  if (shut_down_.exchange(true) || !thread_.joinable()) return;
+  std::lock_guard lock(shutdown_mutex_);
+  if (is_shut_down_ || !thread_.joinable()) return;
+  is_shut_down_ = true;
+  TimePoint patience = Clock::now() + kGoodbyePatience;
   shutdown_wanted_.store(true);
-  transport_->wake();
-  // Until everybody has been told, or the world has failed, or the root does not answer.
-  wait(ending_, Clock::now() + kGoodbyePatience);
+  transport_->leave_by(patience, why_leaving());  // and wakes whoever sleeps
+  if (!wait(ending_, patience)) {
+    leaves_alone_.store(true);
+    transport_->wake();
+    wait(ending_, kNever);
+  }
   transport_->say_goodbye();
   thread_.request_stop();
   transport_->wake();
   turn_.wake();
   thread_.join();
+  take_last_turn();
+  if (watch_ != nullptr) watch_->stop();
   agreement_->leave(Clock::now() + kGoodbyePatience);
-  end({Code::unknown, "Horovod has been shut down"});
   executor_->drain();
   executor_->set_timeline(nullptr);
+  turn_.give_back(true);
+  turn_.end_waiting();
+}
+
+// Threads that waited are on their way out. One that waits for a backend which has to be polled drives until that is
+// done; after a while it gives up.
+void Engine::take_last_turn() {
+  TimePoint patience = Clock::now() + kGoodbyePatience;
+  turn_.begin_waiting();
+  while (!turn_.try_take()) {
+    turn_.sleep([] { return false; }, patience);
+    if (patience == kNever || Clock::now() < patience) continue;
+    patience = kNever;
+    gives_up_.store(true);
+    transport_->wake();
+  }
 }
 
 }  // namespace hvd

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "engine/timeline.h"
 #include "engine/tuner.h"
 #include "engine/turn.h"
+#include "engine/watch.h"
 #include "model/config.h"
 #include "model/world.h"
 #include "rendezvous/world_meeting.h"
@@ -48,8 +50,14 @@ class Engine {
   // Waits until done or `until` has come. True: done.
   bool wait(const TaskRef& task, TimePoint until);
 
-  // Tells all ranks, fails what is pending, and lets this rank's peers know that it leaves. Once.
+  // Why this rank is about to leave; its peers are told so by shutdown(). Without it, it calls shutdown for its own
+  // reasons.
+  void set_departure(Origin origin);
+  // Tells all ranks, fails what is pending, and lets this rank's peers know that it leaves. When it returns, nothing
+  // uses the memory of operations any more. Takes a few seconds where others do not answer, and as long as the driver
+  // is inside a copy or a callback. Does nothing when it has been done. Not from a callback.
   void shutdown();
+  bool is_driven_here() const;  // by the calling thread, which is inside a callback
 
   const World& world() const { return world_; }
   bool is_homogeneous() const { return is_homogeneous_; }
@@ -75,18 +83,22 @@ class Engine {
   bool poll_for_a_while();
   bool progress();  // one round; true: something happened
   void apply(Decision& decision);
+  // Not ok: since the task was submitted, another thread has joined or the process set was removed.
+  Status check_again(const Task& task) const;
   void announce(const Task& task, bool is_alone);
+  void refuse(Task& task, const Status& status);  // it fails here; the other ranks never hear of it
   void execute(Plan&& plan);
   void end(const Status& status);  // nothing more will be agreed: fail what is pending and what comes later
+  Origin why_leaving() const;
   TimePoint sleep_until();
   TimePoint next_deadline(bool awaits = false) const;
   void on_done(Task& task);
+  void take_last_turn();
   void note_step(const Plan& plan);
   std::string timeline_path(const std::string& path) const;
 
   const World world_;
   const Config config_;
-  const bool crowded_;
   const bool has_spare_core_;
   const bool can_defer_;  // the work of the engine thread; see wake_for_new()
   bool is_homogeneous_ = true;
@@ -94,6 +106,7 @@ class Engine {
   const std::shared_ptr<OperationTable> operations_ = std::make_shared<OperationTable>();
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<HostLinks> links_;  // of a host's leader, where there are several hosts
 
   // Of the driving thread.
   std::unique_ptr<Agreement> agreement_;
@@ -102,6 +115,7 @@ class Engine {
   std::vector<Decision> decisions_;
   std::vector<Task*> taken_;
   bool shutdown_announced_ = false;
+  bool join_announced_ = false;  // and this rank's join is not over
   bool ended_ = false;
   bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
   int polls_in_vain_ = 0;
@@ -111,12 +125,18 @@ class Engine {
   std::atomic<bool> wake_pending_{false};   // the engine thread was woken and has not looked yet
   std::atomic<bool> bell_answered_{false};  // by the engine thread while somebody else drove
   std::atomic<bool> engine_sleeps_{false};
-  std::atomic<int64_t> deadline_{0};  // when somebody must drive although nothing happens; of the last driver
+  std::atomic<int64_t> deadline_{0};    // when somebody must drive although nothing happens; of the last driver
+  mutable std::mutex departure_mutex_;  // guards departure_
+  Origin departure_{.kind = OriginKind::shutdown};
   std::atomic<bool> shutdown_wanted_{false};
-  std::atomic<bool> shut_down_{false};
-  std::atomic<bool> joined_{false};  // between the submission of a join and its end
-  TaskRef ending_ = make_task(0);    // done once end() has run
-  std::jthread thread_;              // last: it uses all of the above
+  std::atomic<bool> leaves_alone_{false};  // end without the others, which do not answer
+  std::atomic<bool> gives_up_{false};      // what a backend has not finished
+  std::mutex shutdown_mutex_;              // one shutdown at a time
+  bool is_shut_down_ = false;              // guarded by shutdown_mutex_
+  std::atomic<bool> joined_{false};        // between the submission of a join and its end
+  TaskRef ending_ = make_task(0);          // done once end() has run
+  std::unique_ptr<Watch> watch_;           // null: this world keeps none
+  std::jthread thread_;                    // last: it uses all of the above
 };
 
 }  // namespace hvd

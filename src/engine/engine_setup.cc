@@ -11,7 +11,6 @@ namespace hvd {
 Engine::Engine(const World& world, const Config& config)
     : world_(world),
       config_(config),
-      crowded_(is_crowded(world)),
       has_spare_core_(has_spare_core(world, config)),
       can_defer_(world.host_of.empty() && !has_spare_core_) {}
 
@@ -28,9 +27,18 @@ Status Engine::open(WorldGroup group, const MakePolled& make_polled) {
   auto transport = Transport::create(std::move(group.host), transport_settings(world_, config_));
   if (!transport.ok()) return transport.status();
   transport_ = std::move(*transport);
+  if (world_.local_rank == 0)
+    log_info("{} on {} {}", world_.local_size == 1 ? "1 rank" : fmt::format("{} ranks", world_.local_size), world_.host,
+             world_.crowded ? "must share cores: a rank that waits yields"
+                            : "can each have a core: a rank that waits spins");
   if (Status status = attach_mesh(group); !status.ok()) return status;
   auto node = make_node(group);
   if (!node.ok()) return node.status();
+  // Before the backends are loaded, which may take long and may lose a rank.
+  if (keeps_watch(world_, config_)) {
+    WatchSettings limits{.heartbeat = seconds(config_.heartbeat_time), .silence = seconds(config_.silence_time)};
+    watch_ = std::make_unique<Watch>(*transport_, links_.get(), limits);
+  }
   auto executor = Executor::create(
       world_, config_, *transport_, *operations_, [this](Task& task) { on_done(task); }, make_polled);
   if (!executor.ok()) {
@@ -46,7 +54,6 @@ Status Engine::open(WorldGroup group, const MakePolled& make_polled) {
   recorder_ = std::make_unique<Recorder>(*executor_);
   if (executor_->carries()) settings.carried = executor_.get();
   agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, recorder_.get(), std::move(*node));
-  if (agreement_->keeps_watch()) transport_->set_chores([this](TimePoint now) { return agreement_->keep_alive(now); });
   if (world_.rank == 0) {
     if (settings.stall_shutdown > Duration{} && settings.stall_shutdown < settings.stall_warning) {
       log_warning("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ignored: it is less than HOROVOD_STALL_CHECK_TIME_SECONDS");
@@ -65,8 +72,9 @@ Status Engine::attach_mesh(WorldGroup& group) {
   if (group.hosts.empty()) return {};
   auto mesh = Mesh::create(
       [this](int32_t peer, const Status& status) {
-        agreement_->report_loss(
-            {Code::peer_lost, fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message())});
+        watch_->report_loss({Code::peer_lost,
+                             fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message()),
+                             transport_->origin_of(OriginKind::lost, peer)});
       },
       {.lane = {}, .all_stripes = config_.tcp_streams > 0});
   if (!mesh.ok()) return mesh.status();
@@ -90,7 +98,12 @@ Result<Agreement::Node> Engine::make_node(WorldGroup& group) {
   }
   auto links = HostLinks::create(*transport_, std::move(group.parent), std::move(children));
   if (!links.ok()) return links.status();
-  node.links = std::move(*links);
+  links_ = std::move(*links);
+  node.links = links_.get();
+  transport_->set_chores([this](TimePoint now) {
+    links_->progress(now);
+    return links_->next_deadline();
+  });
   return node;
 }
 

@@ -126,7 +126,8 @@ Executor::Membership Executor::membership(int32_t process_set) const {
   const std::vector<int32_t>* ranks = process_sets_.ranks(process_set);
   if (ranks == nullptr) return {};
   return {.size = static_cast<int32_t>(ranks->size()),
-          .position = process_sets_.position(process_set, Rank{world_.rank}).value_or(-1)};
+          .position = process_sets_.position(process_set, Rank{world_.rank}).value_or(-1),
+          .serial = process_sets_.serial(process_set)};
 }
 
 bool Executor::contains(int32_t process_set, int32_t rank) const {
@@ -198,7 +199,8 @@ Status Executor::run(Plan&& plan) {
   }
   Status world;
   if (execution.plan.error != Code::ok) {
-    finish(execution, {execution.plan.error, execution.plan.error_text});
+    finish(execution,
+           {execution.plan.error, execution.plan.error_text, transport_.placed(execution.plan.error_origin)});
   } else {
     switch (execution.plan.first().kind) {
       case Kind::add_process_set:

@@ -57,6 +57,7 @@ class Executor final : public CarriedListener {
   struct Membership {
     int32_t size = 0;       // 0: there is no such set
     int32_t position = -1;  // -1: this rank is not in it
+    uint64_t serial = 0;    // see ProcessSets::serial()
   };
   Membership membership(int32_t process_set) const;
   bool contains(int32_t process_set, int32_t rank) const;

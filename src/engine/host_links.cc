@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "net/poller.h"
+
 namespace hvd {
 
 HostLinks::HostLinks(Transport& transport, std::unique_ptr<ControlLink> parent, std::vector<Child> children)
@@ -21,6 +23,7 @@ Result<std::unique_ptr<HostLinks>> HostLinks::create(Transport& transport, std::
 }
 
 void HostLinks::progress(TimePoint now) {
+  std::lock_guard lock(mutex_);
   each([&](ControlLink& link) { progress(link, now); });
   spread_failure();
 }
@@ -43,24 +46,38 @@ void HostLinks::progress(ControlLink& link, TimePoint now) {
 }
 
 bool HostLinks::has_messages() const {
+  std::lock_guard lock(mutex_);
   bool any = false;
   each([&](const ControlLink& link) { any = any || link.has_messages(); });
   return any;
 }
 
 TimePoint HostLinks::next_deadline() const {
+  std::lock_guard lock(mutex_);
   TimePoint next = kNever;
-  each([&](const ControlLink& link) {
-    if (!link.is_over()) next = std::min(next, link.next_deadline());
-  });
+  each([&](const ControlLink& link) { next = std::min(next, link.next_deadline()); });
   return next;
 }
 
+TimePoint HostLinks::next_beat() const {
+  std::lock_guard lock(mutex_);
+  TimePoint next = kNever;
+  each([&](const ControlLink& link) { next = std::min(next, link.next_beat()); });
+  return next;
+}
+
+void HostLinks::send_up(ByteView message) {
+  std::lock_guard lock(mutex_);
+  parent_->send(message);
+}
+
 void HostLinks::send_down(ByteView message) {
+  std::lock_guard lock(mutex_);
   for (Child& child : children_) child.link->send(message);
 }
 
 void HostLinks::leave(TimePoint until) {
+  std::lock_guard lock(mutex_);
   spread_failure();  // who fails and leaves at once may not have been here since
   each([](ControlLink& link) { link.say_goodbye(); });
   for (;;) {
@@ -72,7 +89,7 @@ void HostLinks::leave(TimePoint until) {
       if (!link.is_over() && link.has_unsent()) unsent.push_back({link.descriptor(), POLLOUT, 0});
     });
     if (unsent.empty() || now >= until) return;
-    ::poll(unsent.data(), unsent.size(), static_cast<int>(seconds_of(until - now) * 1e3) + 1);
+    ::poll(unsent.data(), unsent.size(), milliseconds_until(until));
   }
 }
 

@@ -1,9 +1,11 @@
 // The control links of a host's leader: to the leader above and to those below in the tree of hosts. Moves their bytes
 // and tells the transport when a peer is lost or reports a failure; what fails here is spread to all of them.
-// Used by Agreement. Thread rule: the thread that drives.
+// Thread rule: the thread that drives (Agreement), and the watch, which keeps them going while the driver is busy; of
+// the two only the driver sends and receives.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -27,17 +29,18 @@ class HostLinks {
 
   void progress(TimePoint now);
   bool has_messages() const;
-  TimePoint next_deadline() const;
+  TimePoint next_deadline() const;  // of what could not be sent
+  TimePoint next_beat() const;      // of a heartbeat, ours or a peer's
 
   bool is_root() const { return parent_ == nullptr; }
-  void send_up(ByteView message) { parent_->send(message); }
+  void send_up(ByteView message);
   void send_down(ByteView message);
-  bool receive_down(ByteView& message) { return parent_ != nullptr && parent_->receive(message); }
+  bool receive_down(ByteView& message) { return parent_ != nullptr && receive(*parent_, message); }
   template <class Visit>
   void receive_up(Visit&& visit) {  // visit(rank, message) for all that has come from below
     ByteView message;
     for (Child& child : children_) {
-      while (child.link->receive(message)) visit(child.rank, message);
+      while (receive(*child.link, message)) visit(child.rank, message);
     }
   }
 
@@ -51,8 +54,13 @@ class HostLinks {
 
  private:
   HostLinks(Transport& transport, std::unique_ptr<ControlLink> parent, std::vector<Child> children);
+  // With the mutex held.
   void progress(ControlLink& link, TimePoint now);
   void spread_failure();
+  bool receive(ControlLink& link, ByteView& message) {
+    std::lock_guard lock(mutex_);
+    return link.receive(message);
+  }
   template <class Visit>
   void each(Visit&& visit) const {
     if (parent_) visit(*parent_);
@@ -62,6 +70,7 @@ class HostLinks {
   Transport& transport_;
   std::unique_ptr<ControlLink> parent_;
   std::vector<Child> children_;
+  mutable std::mutex mutex_;  // guards the state of the links; held for single calls, never while a message is handled
 };
 
 }  // namespace hvd

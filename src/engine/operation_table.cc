@@ -28,6 +28,11 @@ Task::Place* OperationTable::find_place(size_t hash, int32_t process_set, std::s
   return nullptr;
 }
 
+Task::Place* OperationTable::find_taken(const Request& request) const {
+  Task::Place* place = find_place(hash_of(request.process_set, request.name), request.process_set, request.name);
+  return place != nullptr && place->is_taken ? place : nullptr;
+}
+
 void OperationTable::insert(Task::Place& place) {
   if (in_flight_ == buckets_.size()) grow();
   Task::Place*& first = bucket(place.hash);
@@ -70,8 +75,9 @@ int64_t OperationTable::open_slot(const TaskRef& task) {
   }
   uint32_t index = free_slots_.back();
   free_slots_.pop_back();
-  turns_ = (turns_ + 1) % kMostTurns;
-  slots_[index] = {.handle = turns_ << kSlotBits | (index + 1), .task = task};
+  static std::atomic<int64_t> turns = 0;
+  int64_t turn = (turns.fetch_add(1, std::memory_order_relaxed) + 1) % kMostTurns;
+  slots_[index] = {.handle = turn << kSlotBits | (index + 1), .task = task};
   return slots_[index].handle;
 }
 
@@ -132,21 +138,21 @@ size_t OperationTable::take_new(std::vector<Task*>& tasks) {
   if (!has_new()) return 0;
   std::lock_guard lock(mutex_);
   tasks.swap(new_);
+  for (Task* task : tasks) {
+    for (Task::Place& place : task->places) place.is_taken = true;
+  }
   has_new_.store(false, std::memory_order_relaxed);
   return in_flight_;
 }
 
 void OperationTable::find(const Plan& plan, std::vector<Task::Place*>& found) const {
   std::lock_guard lock(mutex_);
-  for (const AgreedRequest& request : plan.tensors) {
-    size_t hash = hash_of(request->process_set, request->name);
-    found.push_back(find_place(hash, request->process_set, request->name));
-  }
+  for (const AgreedRequest& request : plan.tensors) found.push_back(find_taken(*request));
 }
 
 Task::Place* OperationTable::find(const Request& request) const {
   std::lock_guard lock(mutex_);
-  return find_place(hash_of(request.process_set, request.name), request.process_set, request.name);
+  return find_taken(request);
 }
 
 void OperationTable::finish_place(Task::Place& place, const Status& status, std::vector<TaskRef>& done) {
@@ -172,6 +178,8 @@ std::vector<TaskRef> OperationTable::finish_all(const Status& status) {
   }
   std::vector<TaskRef> done;
   for (Task::Place* place : ending) finish_place(*place, status, done);
+  new_.clear();  // they are among those
+  has_new_.store(false, std::memory_order_relaxed);
   return done;
 }
 

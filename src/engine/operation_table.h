@@ -28,7 +28,7 @@ class OperationTable {
   bool has_new() const { return has_new_.load(std::memory_order_relaxed); }
   size_t take_new(std::vector<Task*>& tasks);
 
-  // The operations of a plan, one for each tensor; null: this rank has no such operation.
+  // The operations of a plan, one for each tensor, among those that take_new() has returned; null: there is none.
   void find(const Plan& plan, std::vector<Task::Place*>& found) const;
   Task::Place* find(const Request& request) const;
   // The operations have come to an end. Appends the tasks of which it was the last one: they are done.
@@ -42,7 +42,8 @@ class OperationTable {
   size_t in_flight() const;
 
  private:
-  // A handle is the number of its slot, plus one, and how often that has been used.
+  // A handle is the number of its slot, plus one, and how many the process had before it, in any table: a handle of a
+  // world that is gone is not taken for one of the next.
   struct Slot {
     int64_t handle = 0;  // 0: free
     TaskRef task;
@@ -51,6 +52,7 @@ class OperationTable {
   static size_t hash_of(int32_t process_set, std::string_view name);
   Task::Place*& bucket(size_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
   Task::Place* find_place(size_t hash, int32_t process_set, std::string_view name) const;
+  Task::Place* find_taken(const Request& request) const;
   void insert(Task::Place& place);
   void erase(Task::Place& place);
   void grow();
@@ -65,7 +67,6 @@ class OperationTable {
   std::atomic<bool> has_new_{false};  // is new_ not empty? changed under the mutex, read without
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;
-  int64_t turns_ = 0;
   Status closed_;
 };
 

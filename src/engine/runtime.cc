@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <set>
 
+#include "base/end_report.h"
+#include "base/host_name.h"
 #include "base/log.h"
-#include "engine/silent_rank.h"
+#include "model/scheduler.h"
+#include "rendezvous/report_store.h"
 #include "rendezvous/world.h"
 #include "rendezvous/world_meeting.h"
 #include "transport/shared_memory.h"
@@ -37,6 +40,10 @@ Status check_ranks(const std::vector<int32_t>& sorted, int32_t world_size) {
   return {};
 }
 
+std::string why_not_offered(const Config& config) {
+  return config.controller == "gloo" ? "HOROVOD_CONTROLLER=gloo" : "the program has not loaded the MPI plugin";
+}
+
 bool is_elastic_worker(const Config& config) {
   return config.elastic && config.worker_id >= 0 && !config.rendezvous_addr.empty();
 }
@@ -50,6 +57,9 @@ void take_place(Config& config, const Place& place) {
   config.cross_size = place.cross_size;
 }
 
+constexpr Duration kReportPatience =
+    std::chrono::seconds(2);  // a launcher that is out of reach does not hold up an end
+
 Status run_alone(Engine& engine, Request request, int32_t& result) {
   TaskRef task = make_task(1);
   task->operations[0].request = std::move(request);
@@ -58,6 +68,29 @@ Status run_alone(Engine& engine, Request request, int32_t& result) {
   result = task->operations[0].result;
   engine.operations()->release(task->handle);
   return task->status;
+}
+
+int find_report_pipe() {
+  const char* name = std::getenv(kReportVariable);
+  return name == nullptr ? -1 : open_report_pipe(name);
+}
+
+const char* look_up(const char* name) { return std::getenv(name); }
+
+// For ranks that mpirun started for horovodrun, on whichever host. Failing to tell changes nothing for this process.
+void tell_report_store(EndReport report, const std::string& host) {
+  const char* text = std::getenv(kReportStoreVariable);
+  if (text == nullptr || !is_worth_telling(report)) return;
+  auto store = decode_report_store(text);
+  if (!store.ok()) return;
+  bool is_own = !report.is_consequence();
+  if (Config told; report.rank < 0 && is_own) {  // it failed before it was in a world
+    (void)place_by_scheduler(look_up, told);
+    if (!told.started_by.empty()) report.rank = report.origin.rank = told.rank;
+  }
+  if (is_own && report.origin.host.empty()) report.origin.host = host.empty() ? host_name() : host;
+  if (Status status = send_report(*store, report, Clock::now() + kReportPatience); !status.ok())
+    log_debug("the launcher was not told how this rank ends: {}", status.message());
 }
 
 Request add_request(std::vector<int32_t> ranks) {
@@ -71,14 +104,20 @@ Runtime& Runtime::instance() {
   return *runtime;
 }
 
-Runtime::Runtime() {
+// The pipe is looked for at once, so that programs that this one executes do not get it.
+Runtime::Runtime() : report_pipe_(find_report_pipe()) {
   ::pthread_atfork([] { instance().note_descriptors(); }, nullptr, [] { instance().leave_child(); });
 }
 
 // Connections to other hosts are opened on demand, so the list is made when it is needed.
 void Runtime::note_descriptors() {
   std::unique_lock lock(mutex_);
-  if (engine_ != nullptr) descriptors_ = engine_->descriptors();
+  descriptors_.clear();
+  for (const Engine* engine : {engine_.get(), ending_.get()}) {
+    if (engine == nullptr) continue;
+    std::vector<int> more = engine->descriptors();
+    descriptors_.insert(descriptors_.end(), more.begin(), more.end());
+  }
   if (membership_ == nullptr) return;
   std::vector<int> more = membership_->descriptors();
   descriptors_.insert(descriptors_.end(), more.begin(), more.end());
@@ -87,7 +126,7 @@ void Runtime::note_descriptors() {
 // Runs in a child that has one thread and must not wait for locks the parent's other threads held. Closing the
 // descriptors matters: a child that outlives its parent would otherwise hide the parent's death from the other ranks.
 void Runtime::leave_child() {
-  if (engine_ == nullptr && membership_ == nullptr) return;
+  if (engine_ == nullptr && ending_ == nullptr && membership_ == nullptr) return;
   for (int fd : descriptors_) ::close(fd);
   descriptors_.clear();
   new (&mutex_) std::shared_mutex();
@@ -95,6 +134,8 @@ void Runtime::leave_child() {
   new (&joining_mutex_) std::mutex();
   new std::shared_ptr<Engine>(std::move(engine_));  // leaked: its threads do not exist here
   engine_ = nullptr;
+  new std::shared_ptr<Engine>(std::move(ending_));
+  ending_ = nullptr;
   new std::shared_ptr<OperationTable>(std::move(operations_));
   operations_ = nullptr;
   new std::shared_ptr<Membership>(std::move(membership_));
@@ -114,6 +155,7 @@ bool Runtime::is_initialized() const { return Visit(*this).engine() != nullptr; 
 
 Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   std::optional<WantedMpi> wanted = std::exchange(wanted_mpi_, std::nullopt);
+  std::optional<OfferedMpi> offered = std::exchange(offered_mpi_, std::nullopt);
   auto config = parse_config([&](const char* name) -> const char* {
     return wanted && std::string_view(name) == "HOROVOD_CONTROLLER" ? "mpi" : std::getenv(name);
   });
@@ -121,9 +163,13 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   set_log_settings(config->log);
   mpi_enabled_ = uses_mpi(*config);
   mpi_carries_ = config->cpu_operations == "mpi";
+  mpi_obstacle_.clear();
   if (mpi_enabled_) return create_mpi_engine(std::move(*config), wanted.value_or(WantedMpi{}));
   if (is_elastic_worker(*config)) return create_elastic_engine(std::move(*config));
-  return create_engine_of(*config, Generation{generations_++}, -1);
+  auto engine = create_engine_of(*config, Generation{generations_++}, -1);
+  if (!engine.ok() || config->mpi_launch != MpiLaunch::one_host) return engine;
+  if (!offered) offered = OfferedMpi{.obstacle = why_not_offered(*config), .ranks = {}};
+  return join_mpi(std::move(*engine), std::move(*config), std::move(*offered));
 }
 
 // Forming a world fails when somebody dies meanwhile. Then the launcher decides on another one, which may have no place
@@ -134,7 +180,10 @@ Result<std::shared_ptr<Engine>> Runtime::create_elastic_engine(Config config) {
   // The launcher gives up first, and says why.
   TimePoint deadline = after(Clock::now(), seconds(config.elastic_timeout) + seconds(config.start_timeout));
   std::string reason(last_end_.message());
-  std::optional<int32_t> silent = silent_rank(last_end_);
+  // Silent: a process that was stopped, or a host that is cut off, which does not end by itself.
+  const Origin& cause = last_end_.origin();
+  std::optional<int32_t> silent;
+  if (cause.kind == OriginKind::silent && cause.rank >= 0) silent = cause.rank;
   for (;;) {
     auto place = (*membership)->next_place(reason, silent.value_or(-1), deadline);
     if (!place.ok()) return place.status();
@@ -193,7 +242,7 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine_of(const Config& config, 
   if (!group.ok()) return group.status();
   if (group->store) store_ = std::move(group->store);
   if (group->hosts.size() > 1) world->host_of = group->host_of_rank;
-  world->machine_size = group->machine_size;
+  world->crowded = group->crowded;
   auto engine = Engine::create(*world, config, std::move(*group), make_polled);
   if (!engine.ok()) return engine.status();
   dynamic_process_sets_ = config.dynamic_process_sets;
@@ -209,6 +258,7 @@ Status Runtime::init(const std::vector<std::vector<int32_t>>& sets) {
   {
     std::unique_lock lock(mutex_);
     engine_ = *engine;
+    rank_ = engine_->world().rank;
     operations_ = engine_->operations();
   }
   return add_static_sets(**engine, sets);
@@ -247,9 +297,49 @@ Status Runtime::add_static_sets(Engine& engine, const std::vector<std::vector<in
   return {};
 }
 
-void Runtime::shutdown() {
-  std::lock_guard life(life_mutex_);
+Origin Runtime::world_failure() const {
+  Visit visit(*this);
+  return visit.operations() == nullptr ? Origin{} : visit.operations()->why_closed().origin();
+}
+
+bool Runtime::is_own(const Origin& origin) const {
+  std::shared_lock lock(mutex_);
+  return rank_ >= 0 && origin.rank == rank_;
+}
+
+void Runtime::report_end(Origin origin, bool is_own) {
+  std::shared_ptr<Engine> engine;
+  EndReport report;
+  {
+    std::shared_lock lock(mutex_);
+    if (forked_) return;  // the end of a child is not that of the rank
+    engine = engine_;
+    report.rank = rank_;
+  }
+  if (is_own) {
+    origin.rank = report.rank;
+    origin.pid = ::getpid();
+    if (engine) engine->set_departure(origin);
+  }
+  report.origin = std::move(origin);
+  std::call_once(reported_, [&] {
+    if (report_pipe_ >= 0) return write_report(report_pipe_, report);
+    tell_report_store(std::move(report), engine ? engine->world().host : "");
+  });
+}
+
+Status Runtime::shutdown() {
+  std::shared_ptr<Engine> engine = Visit(*this).hold_to_wait();
+  if (engine && engine->is_driven_here()) {
+    return {Code::precondition, "shutdown cannot be called from the callback of an operation, which has to end first"};
+  }
+  std::unique_lock life(life_mutex_, std::try_to_lock);
+  if (!life.owns_lock()) {
+    if (engine) engine->shutdown();  // another thread may wait inside init for an operation, and ends by this
+    life.lock();
+  }
   shutdown_locked();
+  return {};
 }
 
 void Runtime::shutdown_locked() {
@@ -257,12 +347,15 @@ void Runtime::shutdown_locked() {
   {
     std::unique_lock lock(mutex_);
     engine.swap(engine_);
+    ending_ = engine;
     descriptors_.clear();
   }
   if (!engine) return;
   last_end_ = engine->operations()->why_closed();
   if (mpi_ != nullptr && last_end_.code() == Code::peer_lost) mpi_->spoil(last_end_);  // it would wait for that rank
   engine->shutdown();
+  std::unique_lock lock(mutex_);
+  ending_.reset();
 }
 
 Result<int32_t> Runtime::add_process_set(std::vector<int32_t> ranks) {

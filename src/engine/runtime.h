@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <vector>
@@ -19,18 +20,27 @@ class Runtime {
 
   // Collective. Does nothing when initialised. `sets` become the process sets 1, 2, ...
   Status init(const std::vector<std::vector<int32_t>>& sets);
-  void shutdown();
+  Status shutdown();  // not ok: called from a callback
   // The engine, or why there is none. The engine stays valid while the caller holds it.
   Result<std::shared_ptr<Engine>> engine() const;
   bool is_initialized() const;
+
+  // ---- how it failed; see hvd_world_failure and hvd_report_end ----
+  Origin world_failure() const;  // of no kind: it has not
+  bool is_own(const Origin& origin) const;
+  void report_end(Origin origin, bool is_own);
 
   // ---- MPI; see horovod.h ----
   Status load_mpi(const std::string& library);  // empty: HOROVOD_MPI_LIBRARY. Does nothing when one is loaded
   std::string mpi_version() const;              // of the plugin; empty: none is loaded
   // The next world is that of the communicator at this address (null: MPI_COMM_WORLD), or of these ranks of it.
   Status use_mpi(const void* communicator, std::vector<int32_t> ranks);
-  bool mpi_enabled() const;   // this world met over MPI, or its data go there
-  bool gloo_enabled() const;  // the engine itself carries this world's data
+  // For the next world, where a launcher of MPI started the ranks of one host: MPI can be used by this rank, or why
+  // not. It is used if it can be by all.
+  Status offer_mpi(std::string obstacle, std::vector<int32_t> ranks);
+  bool mpi_enabled() const;          // this world met over MPI, or its data go there
+  std::string mpi_obstacle() const;  // why this world does not use MPI, although a launcher of MPI started its ranks
+  bool gloo_enabled() const;         // the engine itself carries this world's data
   bool mpi_threads_supported() const;
   void end_mpi(bool failed);
 
@@ -44,6 +54,8 @@ class Runtime {
     explicit Visit(const Runtime& runtime) : runtime_(runtime), lock_(runtime.mutex_) {}
     Engine* engine() const { return runtime_.engine_.get(); }  // null: see why_none()
     std::shared_ptr<Engine> hold() const { return runtime_.engine_; }
+    // The same, or the one that is being shut down and may still use the memory of operations.
+    std::shared_ptr<Engine> hold_to_wait() const { return runtime_.engine_ ? runtime_.engine_ : runtime_.ending_; }
     Status why_none() const;
     // Those of the last engine; they stay valid after shutdown, until the next init. Null: there was none.
     OperationTable* operations() const { return runtime_.operations_.get(); }
@@ -62,6 +74,10 @@ class Runtime {
     const void* communicator = nullptr;
     std::vector<int32_t> ranks;
   };
+  struct OfferedMpi {
+    std::string obstacle;  // empty: none
+    std::vector<int32_t> ranks;
+  };
 
   Runtime();
   Result<std::shared_ptr<Engine>> create_engine();
@@ -69,6 +85,9 @@ class Runtime {
   Result<std::shared_ptr<Engine>> create_engine_of(const Config& config, Generation generation, int interrupt,
                                                    const MakePolled& make_polled = nullptr);
   Result<std::shared_ptr<Engine>> create_mpi_engine(Config config, const WantedMpi& wanted);
+  // Starts MPI for the engine of one host if all its ranks can; gives back that engine, or the one of `offered.ranks`.
+  Result<std::shared_ptr<Engine>> join_mpi(std::shared_ptr<Engine> engine, Config config, OfferedMpi offered);
+  Status start_mpi(const Config& config);  // and checks that its ranks are those of the world
   Result<std::shared_ptr<Membership>> membership_by(const Config& config);
   Status open_mpi(const std::string& path);  // with life_mutex_ held, as the next one
   void shutdown_locked();
@@ -80,17 +99,23 @@ class Runtime {
   std::mutex joining_mutex_;         // one connection to the launcher at a time
   mutable std::shared_mutex mutex_;  // guards what follows
   std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Engine> ending_;  // while it is being shut down
   std::shared_ptr<OperationTable> operations_;
   std::vector<int> descriptors_;            // that a forked child closes
   std::shared_ptr<StoreServer> store_;      // where this process hosts it: for all generations
   std::shared_ptr<Membership> membership_;  // in an elastic job: for all generations
   std::unique_ptr<MpiSession> mpi_;         // from the first use of MPI on
   std::optional<WantedMpi> wanted_mpi_;     // for the next world
+  std::optional<OfferedMpi> offered_mpi_;   // for the next world
+  std::string mpi_obstacle_;                // of this world
   bool mpi_enabled_ = false, mpi_carries_ = false;
   bool dynamic_process_sets_ = false;
   bool forked_ = false;
   uint64_t generations_ = 0;
-  Status last_end_;  // how the world before this one failed; ok: it did not. Guarded by life_mutex_
+  int32_t rank_ = -1;  // in the present or the last world; guarded by mutex_
+  std::once_flag reported_;
+  const int report_pipe_;  // to the launcher; -1: there is none
+  Status last_end_;        // how the world before this one failed; ok: it did not. Guarded by life_mutex_
 };
 
 }  // namespace hvd

@@ -28,6 +28,21 @@ Status check_size(const Config& config, int32_t size, const MpiLibrary& library)
                       library.short_version(), size, told, remedy)};
 }
 
+// The lowest rank that has something in its way, or -1. Collective.
+Result<int32_t> first_with_obstacle(Engine& engine, bool has_obstacle) {
+  int32_t size = engine.world().size, farthest = has_obstacle ? size - engine.world().rank : 0;
+  TensorView view{.data = reinterpret_cast<std::byte*>(&farthest), .dtype = DType::i32, .shape = {1}};
+  TaskRef task = make_task(1);
+  task->operations[0].request = {
+      .name = "mpi.obstacles", .reduce_op = ReduceOp::max, .dtype = view.dtype, .shape = view.shape};
+  task->operations[0].input = task->operations[0].output = view;
+  if (Status status = engine.submit(task, true); !status.ok()) return status;
+  engine.wait(task, kNever);
+  engine.operations()->release(task->handle);
+  if (!task->status.ok()) return task->status;
+  return farthest == 0 ? -1 : size - farthest;
+}
+
 MpiBackendSettings backend_settings(const Config& config, Transport& transport) {
   return {.most = static_cast<size_t>(config.mpi_chunk),
           .stall_warning = config.stall_check ? seconds(config.stall_warning_time) : Duration{},
@@ -73,6 +88,19 @@ Status Runtime::use_mpi(const void* communicator, std::vector<int32_t> ranks) {
   return {};
 }
 
+Status Runtime::offer_mpi(std::string obstacle, std::vector<int32_t> ranks) {
+  std::lock_guard life(life_mutex_);
+  if (obstacle.empty() && mpi_ == nullptr)
+    return {Code::invalid_argument, "the MPI plugin is not loaded; call hvd_mpi_load first"};
+  offered_mpi_ = {std::move(obstacle), std::move(ranks)};
+  return {};
+}
+
+std::string Runtime::mpi_obstacle() const {
+  Visit visit(*this);
+  return visit.engine() != nullptr ? mpi_obstacle_ : "";
+}
+
 bool Runtime::mpi_enabled() const { return Visit(*this).engine() != nullptr && mpi_enabled_; }
 bool Runtime::gloo_enabled() const { return Visit(*this).engine() != nullptr && !mpi_carries_; }
 bool Runtime::mpi_threads_supported() const { return mpi_enabled() && mpi_->threads_supported(); }
@@ -82,7 +110,41 @@ void Runtime::end_mpi(bool failed) {
   if (mpi_ == nullptr || forked_) return;
   shutdown_locked();
   if (failed) mpi_->spoil({Code::unknown, "an operation of Horovod has failed in this process"});
-  mpi_->end();
+  mpi_->end(process_manager_from_environment());
+}
+
+Status Runtime::start_mpi(const Config& config) {
+  TimePoint deadline = after(Clock::now(), seconds(config.start_timeout));
+  if (Status status = mpi_->usable(); !status.ok()) return status;
+  if (Status status = mpi_->start(config.mpi_threads, deadline); !status.ok()) return status;
+  auto place = mpi_->world_place();
+  if (!place.ok()) return place.status();
+  if (Status status = check_size(config, place->size, mpi_->library()); !status.ok()) return status;
+  if (place->rank == config.rank) return {};
+  return {Code::invalid_argument,
+          fmt::format("{} says that this is rank {}, and {} that it is rank {}", mpi_->library().short_version(),
+                      place->rank, config.started_by, config.rank)};
+}
+
+// Ranks of one host meet without MPI. So they can compare first what is in the way of each, and none starts MPI, which
+// would wait for all, before all are known to do so.
+Result<std::shared_ptr<Engine>> Runtime::join_mpi(std::shared_ptr<Engine> engine, Config config, OfferedMpi offered) {
+  std::string& obstacle = offered.obstacle;
+  for (bool is_started : {false, true}) {
+    if (is_started)
+      if (Status status = start_mpi(config); !status.ok()) obstacle = status.message();
+    auto first = first_with_obstacle(*engine, !obstacle.empty());
+    if (!first.ok()) return first.status();
+    if (*first < 0) continue;
+    if (obstacle.empty()) obstacle = fmt::format("rank {} cannot use it, and can say why", *first);
+    log_info("rank {} does without MPI: {}", config.rank, obstacle);
+    mpi_obstacle_ = obstacle;
+    return engine;
+  }
+  mpi_enabled_ = true;
+  if (offered.ranks.empty()) return engine;
+  engine->shutdown();
+  return create_mpi_engine(std::move(config), {.communicator = nullptr, .ranks = std::move(offered.ranks)});
 }
 
 Result<std::shared_ptr<Engine>> Runtime::create_mpi_engine(Config config, const WantedMpi& wanted) {
@@ -94,9 +156,9 @@ Result<std::shared_ptr<Engine>> Runtime::create_mpi_engine(Config config, const 
   if (Status status = open_mpi(config.mpi_library); !status.ok()) return status;
   TimePoint deadline = after(Clock::now(), seconds(config.start_timeout));
   if (Status status = mpi_->start(config.mpi_threads, deadline); !status.ok()) return status;
-  auto all = mpi_->world_size();
-  if (!all.ok()) return all.status();
-  if (Status status = check_size(config, *all, mpi_->library()); !status.ok()) return status;
+  auto place = mpi_->world_place();
+  if (!place.ok()) return place.status();
+  if (Status status = check_size(config, place->size, mpi_->library()); !status.ok()) return status;
   auto comm = mpi_->communicator(wanted.communicator, wanted.ranks, deadline);
   if (!comm.ok()) return comm.status();
   auto met = meet_by_mpi(*mpi_, **comm, std::move(config), Generation{generations_++}, deadline);

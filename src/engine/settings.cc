@@ -9,12 +9,6 @@
 namespace hvd {
 namespace {
 
-int32_t available_cores() {
-  auto count = static_cast<int32_t>(usable_cores().size());
-  // A rank that is bound to one core says nothing about the others, which will be bound to others.
-  return count > 1 ? count : static_cast<int32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 Tuning initial_tuning(const Config& config) {
   Tuning tuning;
   tuning.fusion_threshold = config.fusion_threshold.value_or(tuning.fusion_threshold);
@@ -24,11 +18,6 @@ Tuning initial_tuning(const Config& config) {
 }
 
 }  // namespace
-
-// Containers on one machine may be given cores of their own, which their affinity tells; then only the sum counts.
-bool is_crowded(const World& world) {
-  return world.local_size > available_cores() || world.machine_size > ::sysconf(_SC_NPROCESSORS_ONLN);
-}
 
 // A rank with a few cores of many has them for itself. Who chose a core for the thread has one for it.
 bool has_spare_core(const World& world, const Config& config) {
@@ -41,11 +30,14 @@ TransportSettings transport_settings(const World& world, const Config& config) {
   TransportSettings settings;
   // Many ranks share the memory that a few would have.
   int64_t crowd = std::max(1, world.local_size / 16);
+  // What is shared out by destination has a cache line for each rank in a chunk.
+  int64_t smallest_chunk = int64_t{64} * world.local_size;
   settings.channel = {
       .ring = static_cast<size_t>(std::max<int64_t>(config.shm_ring_bytes / crowd / 4096 * 4096, 64 << 10)),
-      .chunk = static_cast<size_t>(config.shm_chunk_bytes),
+      .chunk = static_cast<size_t>(std::max(config.shm_chunk_bytes, smallest_chunk)),
       .chunks = static_cast<size_t>(std::max<int64_t>(config.shm_chunks / crowd, 4))};
-  settings.spin = is_crowded(world) ? Duration{} : seconds(config.spin_us * 1e-6);
+  settings.crowded = world.crowded;
+  settings.spin = world.crowded ? Duration{} : seconds(config.spin_us * 1e-6);
   settings.yield = seconds(config.yield_us * 1e-6);
   settings.stall_warning = config.stall_check ? seconds(config.stall_warning_time) : Duration{};
   settings.collective_timeout = seconds(config.collective_timeout);

@@ -10,7 +10,6 @@
 
 namespace hvd {
 
-bool is_crowded(const World& world);  // more ranks than cores: a rank that spins keeps another from running
 // Whether the engine thread has a core to run on that is not the only one of this rank or another.
 bool has_spare_core(const World& world, const Config& config);
 TransportSettings transport_settings(const World& world, const Config& config);

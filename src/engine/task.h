@@ -19,6 +19,8 @@ struct Task {
     Operation* operation = nullptr;
     Task* task = nullptr;
     size_t hash = 0;  // of process set and name
+    // The driver has seen it. What it has not seen, it has not announced, so no plan can mean it.
+    bool is_taken = false;
     Place* next = nullptr;
   };
 

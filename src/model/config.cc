@@ -2,14 +2,17 @@
 
 #include <fmt/core.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <variant>
 
 #include "base/joined.h"
 #include "model/knob_slot.h"
 #include "model/plan.h"
 #include "model/scheduler.h"
+#include "model/shared_knobs.h"
 
 namespace hvd {
 namespace {
@@ -19,6 +22,7 @@ struct Knob {
   Slot (*slot)(Config&);
   Range range;       // of numbers; other types are described by their slot
   const char* text;  // one sentence
+  Scope same = Scope::none;
 };
 
 constexpr double kMaxRanks = 1 << 20;
@@ -54,30 +58,35 @@ constexpr Knob kKnobs[] = {
     {"HOROVOD_START_TIMEOUT", [](Config& c) -> Slot { return &c.start_timeout; }, {0, kMaxSeconds},
      "Seconds that the ranks have to find each other."},
     {"HOROVOD_CONTROLLER", [](Config& c) -> Slot { return MpiOrGloo{&c.controller}; }, {},
-     "mpi takes places from MPI, and lets the ranks meet over it; gloo, like unset, takes what the launcher or mpirun tell."},
+     "mpi takes places from MPI, and lets the ranks meet over it; gloo takes what the launcher or mpirun tell; unset is "
+     "mpi in jobs of mpirun and srun --mpi where MPI can be used, or else gloo."},
     {"HOROVOD_CPU_OPERATIONS", [](Config& c) -> Slot { return MpiOrGloo{&c.cpu_operations}; }, {},
-     "mpi carries the data with MPI's collectives; gloo, like unset, with the engine's own, by shared memory and TCP."},
+     "mpi carries the data with MPI's collectives; gloo, like unset, with the engine's own, by shared memory and TCP.",
+     Scope::in_world},
     {"HOROVOD_MPI_LIBRARY", [](Config& c) -> Slot { return &c.mpi_library; }, {},
      "The MPI plugin, as horovodrun --build-mpi prints it; unset lets Python build it, once for each MPI."},
     {"HOROVOD_MPI_THREADS_DISABLE", [](Config& c) -> Slot { return Negated{&c.mpi_threads}; }, {},
      "Start MPI without the right to call it from several threads."},
     {"HOROVOD_MPI_CHUNK", [](Config& c) -> Slot { return &c.mpi_chunk; }, {1, int64_t{1} << 30},
-     "Elements, or bytes where nothing is computed, in one call of MPI; larger tensors take several."},
+     "Elements, or bytes where nothing is computed, in one call of MPI; larger tensors take several.",
+     Scope::in_world},
 
     {"HOROVOD_ELASTIC", [](Config& c) -> Slot { return &c.elastic; }, {},
-     "Hosts come and go: the launcher decides this process's place whenever the world is formed; it sets this."},
+     "Hosts come and go: the launcher decides this process's place whenever the world is formed; it sets this.",
+     Scope::in_world},
     {"HOROVOD_WORKER_ID", [](Config& c) -> Slot { return &c.worker_id; }, {-1, kMaxCount},
      "Number of this process in an elastic job, whatever its rank; the launcher sets it."},
     {"HOROVOD_ELASTIC_TIMEOUT", [](Config& c) -> Slot { return &c.elastic_timeout; }, {0, kMaxSeconds},
      "Seconds that an elastic job waits for enough slots, and a process for its place."},
 
     {"HOROVOD_TLS", [](Config& c) -> Slot { return Strict{&c.tls}; }, {},
-     "Encrypt every connection between hosts, control and data, with TLS 1.3; the same on all ranks."},
+     "Encrypt every connection between hosts, control and data, with TLS 1.3.",
+     Scope::in_world},
     {"_HOROVOD_TLS_IDENTITY", [](Config& c) -> Slot { return HexKey{&c.tls_identity}; }, {},
      "Certificate of the job and its private key, PEM in hexadecimal; the launcher sets it."},
-    {"HOROVOD_NETWORK_INTERFACES", [](Config& c) -> Slot { return Names{&c.network_interfaces}; }, {},
+    {"HOROVOD_NETWORK_INTERFACES", [](Config& c) -> Slot { return NameList{&c.network_interfaces}; }, {},
      "Network interfaces to listen on and to publish the addresses of; unset means all."},
-    {"HOROVOD_GLOO_IFACE", [](Config& c) -> Slot { return Names{&c.network_interfaces}; }, {},
+    {"HOROVOD_GLOO_IFACE", [](Config& c) -> Slot { return NameList{&c.network_interfaces}; }, {},
      "The same, under the name that scripts know; the names of both count."},
 
     {"HOROVOD_TCP_STREAMS", [](Config& c) -> Slot { return &c.tcp_streams; }, {0, 64},
@@ -85,9 +94,11 @@ constexpr Knob kKnobs[] = {
     {"HOROVOD_TCP_CONGESTION", [](Config& c) -> Slot { return &c.tcp_congestion; }, {},
      "Congestion control of data connections: default is the host's; auto prefers reno to bbr on very short paths."},
     {"HOROVOD_HEARTBEAT_SECONDS", [](Config& c) -> Slot { return &c.heartbeat_time; }, {0, kMaxSeconds},
-     "In worlds of several hosts, every process shows that it runs this often, in seconds."},
+     "In worlds of several hosts, every process shows that it runs this often, in seconds.",
+     Scope::in_world},
     {"HOROVOD_SILENCE_SECONDS", [](Config& c) -> Slot { return &c.silence_time; }, {1, kMaxSeconds},
-     "A process or host that is silent for this many seconds is lost."},
+     "A process or host that is silent for this many seconds is lost.",
+     Scope::in_world},
 
     {"HOROVOD_FUSION_THRESHOLD", [](Config& c) -> Slot { return &c.fusion_threshold; }, {0, kMaxBytes},
      "Tensors are fused up to this many bytes; 0 switches fusion off."},
@@ -110,24 +121,31 @@ constexpr Knob kKnobs[] = {
      "Fail a collective that takes more than this many seconds; 0 means never."},
 
     {"HOROVOD_SHM_RING_BYTES", [](Config& c) -> Slot { return &c.shm_ring_bytes; }, {64, kMaxBytes, kCacheLine},
-     "Shared memory of each rank that small tensors rotate through, in bytes."},
+     "Shared memory of each rank that small tensors rotate through, in bytes.",
+     Scope::on_host},
     {"HOROVOD_SHM_CHUNK_BYTES", [](Config& c) -> Slot { return &c.shm_chunk_bytes; }, {64, kMaxBytes, kCacheLine},
-     "Large tensors go through shared memory in chunks of this many bytes."},
+     "Large tensors go through shared memory in chunks of this many bytes.",
+     Scope::on_host},
     {"HOROVOD_SHM_CHUNKS", [](Config& c) -> Slot { return &c.shm_chunks; }, {1, 65536},
-     "Chunks in flight."},
+     "Chunks in flight.",
+     Scope::on_host},
     {"HOROVOD_ONE_SHOT_LIMIT", [](Config& c) -> Slot { return &c.one_shot_limit; }, {0, kMaxBytes},
-     "Tensors of up to this many bytes are exchanged in one step instead of through the chunk pipeline."},
+     "Tensors of up to this many bytes are exchanged in one step instead of through the chunk pipeline.",
+     Scope::on_host},
     {"HOROVOD_SPIN_US", [](Config& c) -> Slot { return &c.spin_us; }, {0, 1e9},
      "Microseconds to spin before yielding the core."},
     {"HOROVOD_YIELD_US", [](Config& c) -> Slot { return &c.yield_us; }, {0, 1e9},
      "Microseconds to yield the core before sleeping."},
 
     {"HOROVOD_HIERARCHICAL_ALLREDUCE", [](Config& c) -> Slot { return &c.hierarchical_allreduce; }, {},
-     "Hint for several hosts: 1 reduces inside each host first, 0 asks for one ring over all ranks; unset is like 1."},
+     "Hint for several hosts: 1 reduces inside each host first, 0 asks for one ring over all ranks; unset is like 1.",
+     Scope::in_world},
     {"HOROVOD_HIERARCHICAL_ALLGATHER", [](Config& c) -> Slot { return &c.hierarchical_allgather; }, {},
-     "Hint for several hosts: 1 sends each block once to a host, 0 to each of its ranks; unset is like 1."},
+     "Hint for several hosts: 1 sends each block once to a host, 0 to each of its ranks; unset is like 1.",
+     Scope::in_world},
     {"HOROVOD_TORUS_ALLREDUCE", [](Config& c) -> Slot { return &c.torus_allreduce; }, {},
-     "Hint for several hosts: 1 reduces along the local ranks and then along the hosts, which unset does as well."},
+     "Hint for several hosts: 1 reduces along the local ranks and then along the hosts, which unset does as well.",
+     Scope::in_world},
 
     {"HOROVOD_TIMELINE", [](Config& c) -> Slot { return &c.timeline; }, {},
      "File that the timeline is written to from init on; DYNAMIC waits for start_timeline."},
@@ -154,9 +172,10 @@ constexpr Knob kKnobs[] = {
      "Leave the time out of log lines."},
 
     {"HOROVOD_BACKENDS", [](Config& c) -> Slot { return &c.backends; }, {},
-     "Libraries of additional backends, tried in this order before the built-in one."},
+     "Libraries of additional backends, tried in this order before the built-in one.",
+     Scope::in_world},
     {"HOROVOD_THREAD_AFFINITY", [](Config& c) -> Slot { return &c.thread_affinity; }, {0, 65535},
-     "Cores that the engine threads are bound to, one for each local rank."},
+     "Cores that the engine threads are bound to, one for each local rank, separated by commas."},
 };
 // clang-format on
 
@@ -166,6 +185,17 @@ Config default_config() {
   config.cycle_time_ms = Tuning{}.cycle_time_ms;
   config.cache_capacity = kDefaultCacheCapacity;
   config.one_shot_limit = Tuning{}.one_shot_limit;
+  return config;
+}
+
+// Values that mean the same are the same text.
+Config comparable(Config config) {
+  config.one_shot_limit = config.one_shot_limit.value_or(Tuning{}.one_shot_limit);
+  config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(true);
+  config.hierarchical_allgather = config.hierarchical_allgather.value_or(true);
+  config.torus_allreduce = config.torus_allreduce.value_or(false);
+  if (config.cpu_operations.empty()) config.cpu_operations = "gloo";
+  for (std::string& path : config.backends) path = path.substr(path.rfind('/') + 1);  // hosts may keep them elsewhere
   return config;
 }
 
@@ -232,6 +262,8 @@ Result<Config> parse_config(const std::function<const char*(const char* name)>& 
     config.started_by = told.started_by;
   } else if (Status status = place_by_scheduler(lookup, config); !status.ok()) {
     return status;
+  } else {
+    config.mpi_launch = mpi_launch(lookup);
   }
   if (Status status = check_together(config); !status.ok()) return status;
   return config;
@@ -243,6 +275,24 @@ Result<Config> config_from_environment() {
   return parse_config([](const char* name) { return std::getenv(name); });
 }
 
+MpiLaunch expected_mpi_from_environment() {
+  return expected_mpi([](const char* name) { return std::getenv(name); });
+}
+
+int process_manager_from_environment() {
+  const char* text = std::getenv("PMI_FD");
+  int fd = -1;
+  if (text == nullptr || std::sscanf(text, "%d", &fd) != 1) return -1;
+  return fd;
+}
+
+std::optional<KnobFacts> knob_facts(std::string_view name) {
+  for (const Knob& knob : kKnobs) {
+    if (knob.name == name) return KnobFacts{knob.text, knob.range.low, knob.range.high};
+  }
+  return std::nullopt;
+}
+
 std::string knobs_json() {
   Config defaults = default_config();
   auto knobs = nlohmann::ordered_json::array();
@@ -251,9 +301,22 @@ std::string knobs_json() {
     knobs.push_back({{"name", knob.name},
                      {"default", value_text(slot)},
                      {"range", allowed_text(slot, knob.range)},
-                     {"text", knob.text}});
+                     {"text", knob.text},
+                     {"same", knob.same == Scope::none      ? ""
+                              : knob.same == Scope::on_host ? "host"
+                                                            : "world"}});
   }
   return knobs.dump(1);
+}
+
+std::vector<SharedKnob> shared_knobs(const Config& config, Scope scope) {
+  Config values = comparable(config);
+  std::vector<SharedKnob> shared{{"the version of Horovod", HVD_VERSION}};
+  for (const Knob& knob : kKnobs) {
+    bool counts = knob.same == Scope::in_world || (knob.same == Scope::on_host && scope == Scope::on_host);
+    if (counts) shared.push_back({knob.name, value_text(knob.slot(values))});
+  }
+  return shared;
 }
 
 }  // namespace hvd

@@ -1,6 +1,6 @@
 // Every knob of the engine, parsed once from the environment into an immutable Config. The table in config.cc (name,
 // default, range, one sentence) is the only place that knows their names; docs/knobs.md is generated from it.
-// Nobody else calls getenv. A bad value is an error that names the variable, not a silent default.
+// No other code of the library calls getenv. A bad value is an error that names the variable, not a silent default.
 // Thread rule: plain value.
 #pragma once
 
@@ -8,12 +8,16 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
 #include "base/status.h"
 
 namespace hvd {
+
+// Whether a launcher of MPI started this process: mpirun, mpiexec, or srun with --mpi.
+enum class MpiLaunch { none, one_host, several_hosts };
 
 struct Config {
   // Placement; the launcher sets these.
@@ -30,9 +34,10 @@ struct Config {
   std::string cpu_operations;  // "mpi": MPI carries the data; "gloo" or empty: the engine does
   std::string mpi_library;     // path of the plugin; empty: the caller has to name one
   bool mpi_threads = true;     // ask MPI for the right to call it from several threads
-  int64_t mpi_chunk = int64_t{1} << 30;  // elements, or bytes, in one call
-  int32_t started_size = 0;              // processes that a scheduler says it started; 0: not known
-  std::string started_by;                // the program that did: "srun" or "mpirun"
+  int64_t mpi_chunk = int64_t{1} << 30;    // elements, or bytes, in one call
+  int32_t started_size = 0;                // processes that a scheduler says it started; 0: not known
+  std::string started_by;                  // the program that did: "srun" or "mpirun"
+  MpiLaunch mpi_launch = MpiLaunch::none;  // which ranks could meet over MPI although nothing asks for it
 
   // Elastic jobs.
   bool elastic = false;          // the launcher says, for every world anew, what this process's place is
@@ -92,9 +97,21 @@ struct Config {
 
 bool uses_mpi(const Config& config);
 
+// Among which ranks a knob has to be the same.
+enum class Scope { none, on_host, in_world };
+
 // `lookup` gives a variable's value or nullptr; tests pass their own, everyone else uses config_from_environment().
 Result<Config> parse_config(const std::function<const char*(const char* name)>& lookup);
 Result<Config> config_from_environment();
-std::string knobs_json();  // [{"name": .., "default": .., "range": .., "text": ..}, ...]
+MpiLaunch expected_mpi_from_environment();  // see scheduler.h
+int process_manager_from_environment();     // its descriptor (PMI_FD); -1: none
+
+// What the table says about one knob, for the launcher's option that sets it.
+struct KnobFacts {
+  const char* text;  // one sentence
+  double low, high;  // range of a number; both 0 for other types
+};
+std::optional<KnobFacts> knob_facts(std::string_view name);  // nullopt: the engine has no such knob
+std::string knobs_json();  // [{"name": .., "default": .., "range": .., "text": .., "same": ..}, ...]
 
 }  // namespace hvd

@@ -10,6 +10,11 @@
 
 namespace hvd {
 
+struct RankPlace {
+  std::string host;
+  int64_t pid = 0;
+};
+
 struct HostGroup {
   int32_t rank = 0, size = 1;           // among the ranks of this host; 0 is the root
   UniqueFd memory;                      // memfd; its first pages are the control block
@@ -17,6 +22,7 @@ struct HostGroup {
   std::vector<UniqueFd> sockets;        // by rank; the root has one to every other rank, the others one to the root
   std::vector<int32_t> world_ranks;     // of each rank here
   std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)", by rank of the world
+  std::vector<RankPlace> places;        // the same as data
 };
 
 }  // namespace hvd

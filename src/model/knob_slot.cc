@@ -99,7 +99,7 @@ struct Reader {
     *out.word = in_lower_case(value);
     return *out.word == "mpi" || *out.word == "gloo";
   }
-  bool operator()(Names out) const {
+  bool operator()(NameList out) const {
     for (const std::string& name : split(value, ',')) {
       if (std::find(out.names->begin(), out.names->end(), name) == out.names->end()) out.names->push_back(name);
     }
@@ -138,7 +138,7 @@ struct RangeText {
   std::string operator()(std::string*) const { return "text"; }
   std::string operator()(HexKey) const { return "an even number of hexadecimal digits"; }
   std::string operator()(MpiOrGloo) const { return "mpi or gloo"; }
-  std::string operator()(Names) const { return "names separated by commas"; }
+  std::string operator()(NameList) const { return "names separated by commas"; }
   std::string operator()(std::vector<std::string>*) const { return "paths separated by colons"; }
   std::string operator()(std::vector<int32_t>*) const { return text_of(range) + ", separated by commas"; }
   std::string operator()(LogLevel*) const { return joined(kLogLevels, ", "); }
@@ -154,13 +154,13 @@ struct DefaultText {
     return fmt::format("{}", value->value());
   }
   std::string operator()(bool* value) const { return *value ? "1" : "0"; }
-  std::string operator()(std::optional<bool>*) const { return ""; }
+  std::string operator()(std::optional<bool>* value) const { return *value ? (**value ? "1" : "0") : ""; }
   std::string operator()(Negated value) const { return *value.flag ? "0" : "1"; }
   std::string operator()(Strict value) const { return *value.flag ? "1" : "0"; }
   std::string operator()(std::string* value) const { return *value; }
   std::string operator()(HexKey value) const { return *value.digits; }
   std::string operator()(MpiOrGloo value) const { return *value.word; }
-  std::string operator()(Names value) const { return joined(*value.names, ","); }
+  std::string operator()(NameList value) const { return joined(*value.names, ","); }
   std::string operator()(std::vector<std::string>* value) const { return joined(*value, ":"); }
   std::string operator()(std::vector<int32_t>* value) const { return joined(*value, ","); }
   std::string operator()(LogLevel* value) const { return std::string(kLogLevels[static_cast<size_t>(*value)]); }

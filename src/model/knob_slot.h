@@ -24,13 +24,13 @@ struct HexKey {
 struct MpiOrGloo {  // one of these words, in lower case
   std::string* word;
 };
-struct Names {  // several knobs may add to the same ones
+struct NameList {  // several knobs may add to the same ones
   std::vector<std::string>* names;
 };
 
 // The type says how the text is read.
 using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*,
-                          std::optional<bool>*, Negated, Strict, std::string*, HexKey, MpiOrGloo, Names,
+                          std::optional<bool>*, Negated, Strict, std::string*, HexKey, MpiOrGloo, NameList,
                           std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
 
 struct Range {

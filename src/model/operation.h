@@ -42,6 +42,7 @@ struct Operation {
   std::vector<int64_t> sent_rows;                      // alltoall: for each rank of the set
   std::vector<int64_t> received_rows;  // allgather, alltoall: from each rank of the set; known before a backend runs
   int64_t largest_rows = 0;            // alltoall: of all pairs of ranks
+  uint64_t set_serial = 0;             // of the process set it was submitted for, see ProcessSets::serial()
   int32_t root_position = 0;           // broadcast: the root's place in the process set
   int32_t result = -1;                 // join: last rank; add_process_set: id
   bool running = false;                // a backend has it

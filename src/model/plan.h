@@ -21,6 +21,7 @@ struct Plan {
   // Not ok: nothing is executed; every rank that has these names pending fails them with this code and text.
   Code error = Code::ok;
   std::string error_text;
+  Origin error_origin = {};
   int32_t result = -1;  // join: the rank that joined last; add_process_set: the id of the new set
 
   const Request& first() const { return *tensors.front(); }
@@ -41,8 +42,9 @@ struct StallReport {
 };
 
 struct ShutdownNotice {
-  int32_t rank = -1;  // who asked for it; -1: the stall inspector
+  int32_t rank = -1;  // that asked for it; -1: the stall inspector
   std::string reason;
+  Origin origin = {};
 };
 
 // What the root of the negotiation tells every rank, in order.

@@ -1,10 +1,14 @@
 #include "model/process_sets.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cassert>
 #include <numeric>
 
 namespace hvd {
+
+Status process_set_removed(int32_t id) { return {Code::precondition, fmt::format("process set {} was removed", id)}; }
 
 ProcessSets::ProcessSets(int32_t world_size) {
   std::vector<int32_t> all(static_cast<size_t>(world_size));
@@ -38,6 +42,11 @@ std::vector<int32_t> ProcessSets::ids() const {
   return ids;
 }
 
+uint64_t ProcessSets::serial(int32_t id) const {
+  auto found = serials_.find(id);
+  return found == serials_.end() ? 0 : found->second;
+}
+
 int32_t ProcessSets::add(std::vector<int32_t> sorted_ranks) {
   assert(!find(sorted_ranks));
   int32_t id = next_id_;
@@ -48,12 +57,14 @@ int32_t ProcessSets::add(std::vector<int32_t> sorted_ranks) {
     free_ids_.pop_front();
   }
   sets_.emplace(id, std::move(sorted_ranks));
+  serials_[id] = ++added_;
   return id;
 }
 
 void ProcessSets::remove(int32_t id) {
   assert(id != kWorldSet && sets_.contains(id));
   sets_.erase(id);
+  serials_.erase(id);
   free_ids_.push_back(id);
 }
 

@@ -1,5 +1,6 @@
 // The process sets of a world: which ranks belong to which id. Every rank holds the same table because adding and
-// removing are plans. Ids of removed sets are used again, first removed first. Thread rule: plain value.
+// removing are plans. Ids of removed sets are used again, first removed first; a serial number never is.
+// Thread rule: plain value.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/status.h"
 #include "model/request.h"
 
 namespace hvd {
+
+// Why an operation on a set fails that is gone before all its ranks have submitted it.
+Status process_set_removed(int32_t id);
 
 class ProcessSets {
  public:
@@ -21,12 +26,15 @@ class ProcessSets {
   std::optional<int32_t> position(int32_t id, Rank rank) const;  // rank inside the set
   std::optional<int32_t> find(const std::vector<int32_t>& sorted_ranks) const;
   std::vector<int32_t> ids() const;
+  uint64_t serial(int32_t id) const;  // differs from that of an earlier set with this id; 0: the world, or no such set
 
   int32_t add(std::vector<int32_t> sorted_ranks);  // the ranks must be new, see find()
   void remove(int32_t id);                         // not kWorldSet
 
  private:
   std::map<int32_t, std::vector<int32_t>> sets_;
+  std::map<int32_t, uint64_t> serials_;
+  uint64_t added_ = 0;
   std::deque<int32_t> free_ids_;
   int32_t next_id_ = 1;
 };

@@ -63,8 +63,8 @@ Status place_between_hosts(std::string_view launcher, Config& c) {
   return bad(fmt::format(
       "{} started {} processes on several hosts, but does not say where they can meet. Export "
       "HOROVOD_GLOO_RENDEZVOUS_ADDR (an address of the first host), HOROVOD_GLOO_RENDEZVOUS_PORT (a free port "
-      "there) and _HOROVOD_SECRET_KEY (openssl rand -hex 32) to all of them; or HOROVOD_CONTROLLER=mpi, so that they "
-      "meet over MPI; or start the job with horovodrun",
+      "there) and _HOROVOD_SECRET_KEY (openssl rand -hex 32) to all of them; or let them meet over MPI, with "
+      "HOROVOD_CONTROLLER=mpi; or start the job with horovodrun",
       launcher, c.size));
 }
 
@@ -136,7 +136,8 @@ Status meet_by_slurm(const Environment& environment, int32_t job, int32_t step, 
   if (c.secret_key.empty()) {
     return bad(fmt::format(
         "srun started {} tasks on several hosts, and they have no key to recognise each other by. Put this line before "
-        "srun: export _HOROVOD_SECRET_KEY=$(openssl rand -hex 32)",
+        "srun: export _HOROVOD_SECRET_KEY=$(openssl rand -hex 32); or let them meet over MPI: srun --mpi=pmix for Open "
+        "MPI, --mpi=pmi2 for MPICH",
         c.size));
   }
   if (c.rendezvous_addr.empty()) {
@@ -196,6 +197,30 @@ Status place_by_scheduler(const std::function<const char*(const char* name)>& lo
     if (std::string name = host_name(); !name.empty()) config.hostname = name;
   }
   return {};
+}
+
+MpiLaunch mpi_launch(const std::function<const char*(const char* name)>& lookup) {
+  Environment environment(lookup);
+  if (environment.has("HOROVOD_RANK") || environment.has("HOROVOD_SIZE")) return MpiLaunch::none;
+  Config told;
+  (void)place_by_scheduler(lookup, told);  // it may fail because there is no place to meet, which MPI would be
+  bool has_pmix = environment.has_all({"PMIX_RANK", "PMIX_NAMESPACE"});
+  if (told.started_by.empty()) {  // PMIx does not say how many there are; the shell of an allocation may have it, too
+    return has_pmix && !environment.has("SLURM_JOB_ID") ? MpiLaunch::several_hosts : MpiLaunch::none;
+  }
+  bool has_pmi = has_pmix || environment.has("PMI_RANK");
+  if (told.started_by == "srun" && (told.size == 1 || !has_pmi)) return MpiLaunch::none;
+  return told.local_size == told.size ? MpiLaunch::one_host : MpiLaunch::several_hosts;
+}
+
+MpiLaunch expected_mpi(const std::function<const char*(const char* name)>& lookup) {
+  Environment environment(lookup);
+  if (environment.has("HOROVOD_CONTROLLER") || environment.has("HOROVOD_GLOO_RENDEZVOUS_ADDR")) return MpiLaunch::none;
+  MpiLaunch launch = mpi_launch(lookup);
+  if (launch != MpiLaunch::several_hosts || !environment.has("_HOROVOD_SECRET_KEY")) return launch;
+  Config told;
+  (void)place_by_scheduler(lookup, told);
+  return told.started_by == "srun" ? MpiLaunch::none : launch;
 }
 
 }  // namespace hvd

@@ -31,7 +31,7 @@ class Aggregator::State final : public IntakeListener, public DownListener {
   Status on_cached(Arrival&& arrival, uint64_t position, TimePoint now) override;
   Status on_full(Arrival&& arrival, uint64_t position, TimePoint now) override;
   Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) override;
-  void on_shutdown(Rank rank, std::string_view reason) override;
+  void on_shutdown(Rank rank, std::string_view reason, const Origin& origin) override;
   void on_acknowledged(uint64_t, uint64_t) override {}  // flush() asks
   bool on_ended(const Ended& ended) override;
   void on_evicted(const KnownId& known, CacheId id) override;
@@ -141,10 +141,10 @@ std::vector<Entry*> Aggregator::State::held() {
   return entries;
 }
 
-void Aggregator::State::on_shutdown(Rank rank, std::string_view reason) {
+void Aggregator::State::on_shutdown(Rank rank, std::string_view reason, const Origin& origin) {
   write_whole_ids();
   Encoder encoder(outgoing_);
-  write_subtree_shutdown(encoder, index_of(rank), reason);
+  write_subtree_shutdown(encoder, index_of(rank), reason, origin);
 }
 
 // All members below have submitted it. It stays open until the root has decided, so that nobody submits it twice.

@@ -36,7 +36,7 @@ class Coordinator::State final : public IntakeListener {
   Status on_cached(Arrival&& arrival, uint64_t position, TimePoint now) override;
   Status on_full(Arrival&& arrival, uint64_t position, TimePoint now) override;
   Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) override;
-  void on_shutdown(Rank rank, std::string_view reason) override;
+  void on_shutdown(Rank rank, std::string_view reason, const Origin& origin) override;
   void on_acknowledged(uint64_t before, uint64_t now) override;
   void note(const Arrival& arrival, int32_t process_set);
   bool carries() const { return settings_.carried != nullptr && settings_.collective_timeout <= Duration{}; }
@@ -110,8 +110,8 @@ Status Coordinator::State::on_join(std::span<const int32_t> ranks, const AgreedR
   return {};
 }
 
-void Coordinator::State::on_shutdown(Rank rank, std::string_view reason) {
-  if (!shutdown_) shutdown_ = {.rank = index_of(rank), .reason = std::string(reason)};
+void Coordinator::State::on_shutdown(Rank rank, std::string_view reason, const Origin& origin) {
+  if (!shutdown_) shutdown_ = {.rank = index_of(rank), .reason = std::string(reason), .origin = origin};
 }
 
 void Coordinator::State::on_acknowledged(uint64_t before, uint64_t now) {
@@ -253,18 +253,19 @@ void Coordinator::State::fail_overdue(TimePoint now) {
   struct Overdue {
     Entry* entry;
     std::string text;
+    Origin origin;
   };
   std::vector<Overdue> overdue;  // described before the first of them is gone
   for (Entry* entry = readiness_.table().oldest(); entry != nullptr; entry = entry->newer) {
     if (now - entry->since < settings_.collective_timeout) break;
     Stall stall{.entry = entry, .missing = missing_ranks(*entry, readiness_.joined())};
-    overdue.push_back({entry, describe_stalls({&stall, 1}, scene(now), "; ")});
+    overdue.push_back({entry, describe_stalls({&stall, 1}, scene(now), "; "), late_rank({&stall, 1})});
   }
   for (Overdue& item : overdue) {
     if (!item.entry->is_open()) continue;  // it waited only for a member of its group that has just failed
     std::string text = fmt::format("timed out after {:.1f} s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS): {}",
                                    seconds_of(settings_.collective_timeout), item.text);
-    readiness_.fail(*item.entry, {Code::unknown, std::move(text)}, now);
+    readiness_.fail(*item.entry, {Code::unknown, std::move(text), std::move(item.origin)}, now);
   }
 }
 
@@ -281,7 +282,8 @@ std::string Coordinator::State::check_stalls(TimePoint now) {
   if (fatal && !shutdown_) {
     shutdown_ = {.rank = -1,
                  .reason = fmt::format("stalled for more than {:.1f} s, see the report of stalled tensors",
-                                       seconds_of(settings_.stall_shutdown))};
+                                       seconds_of(settings_.stall_shutdown)),
+                 .origin = late_rank(stalls)};
   }
   return fmt::format("some ranks have waited for others for more than {:.1f} s:\n{}",
                      seconds_of(settings_.stall_warning), describe_stalls(stalls, scene(now)));

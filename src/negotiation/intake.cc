@@ -64,7 +64,7 @@ Status Intake::take(Rank rank, Child child, TimePoint now, IntakeListener& liste
       return listener.on_full(
           {.rank = rank, .child = child, .request = std::move(request), .device = device, .since = now}, position, now);
     }
-    case UpTag::shutdown: listener.on_shutdown(rank, item_.reason); return {};
+    case UpTag::shutdown: listener.on_shutdown(rank, item_.reason, item_.origin); return {};
   }
   return {};
 }
@@ -96,7 +96,7 @@ Status Intake::take_subtree(Child child, TimePoint now, IntakeListener& listener
     case SubtreeTag::shutdown: {
       Rank rank{static_cast<int32_t>(item.value)};
       if (gathering_.tree().child_of(rank) != child) return speaks_for_another(lowest, rank);
-      listener.on_shutdown(rank, item.reason);
+      listener.on_shutdown(rank, item.reason, item.origin);
       return {};
     }
     case SubtreeTag::knows:

@@ -25,7 +25,7 @@ class IntakeListener {
   virtual Status on_cached(Arrival&& arrival, uint64_t position, TimePoint now) = 0;  // without the request
   virtual Status on_full(Arrival&& arrival, uint64_t position, TimePoint now) = 0;
   virtual Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) = 0;
-  virtual void on_shutdown(Rank rank, std::string_view reason) = 0;
+  virtual void on_shutdown(Rank rank, std::string_view reason, const Origin& origin) = 0;
   virtual void on_acknowledged(uint64_t before, uint64_t now) = 0;  // by one child
 };
 

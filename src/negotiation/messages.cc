@@ -93,9 +93,10 @@ void write_full(Encoder& out, const Request& request) {
   write_up_tag(out, UpTag::full, 0);
   write_request(out, request);
 }
-void write_up_shutdown(Encoder& out, std::string_view reason) {
+void write_up_shutdown(Encoder& out, std::string_view reason, const Origin& origin) {
   write_up_tag(out, UpTag::shutdown, 0);
   out.text(reason);
+  encode(out, origin);
 }
 
 void read_up_item(Decoder& in, UpItem& item) {
@@ -116,7 +117,10 @@ void read_up_item(Decoder& in, UpItem& item) {
       if (item.value != 0) in.fail();
       item.request = read_request(in);
       break;
-    case UpTag::shutdown: item.reason = in.text(); break;
+    case UpTag::shutdown:
+      item.reason = in.text();
+      item.origin = decode_origin(in);
+      break;
   }
 }
 
@@ -124,7 +128,10 @@ void write_plan_head(Encoder& out, const PlanHead& head) {
   out.u8(static_cast<uint8_t>(DownTag::plan));
   out.varint(head.tensors);
   out.u8(static_cast<uint8_t>(head.error));
-  if (head.error != Code::ok) out.text(head.error_text);
+  if (head.error != Code::ok) {
+    out.text(head.error_text);
+    encode(out, head.error_origin);
+  }
   out.signed_varint(head.result);
 }
 
@@ -132,7 +139,10 @@ PlanHead read_plan_head(Decoder& in) {
   PlanHead head;
   head.tensors = in.count();
   head.error = static_cast<Code>(in.one_of(static_cast<uint8_t>(kLastCode)));
-  if (head.error != Code::ok) head.error_text = in.text();
+  if (head.error != Code::ok) {
+    head.error_text = in.text();
+    head.error_origin = decode_origin(in);
+  }
   head.result = read_i32(in, -1);
   if (head.tensors == 0) in.fail();
   return head;
@@ -205,12 +215,14 @@ void write_shutdown(Encoder& out, const ShutdownNotice& notice) {
   out.u8(static_cast<uint8_t>(DownTag::shutdown));
   out.signed_varint(notice.rank);
   out.text(notice.reason);
+  encode(out, notice.origin);
 }
 
 ShutdownNotice read_shutdown(Decoder& in, int32_t world_size) {
   int32_t rank = read_i32(in, -1);
   if (rank >= world_size) in.fail();
-  return {.rank = rank, .reason = std::string(in.text())};
+  std::string reason(in.text());
+  return {.rank = rank, .reason = std::move(reason), .origin = decode_origin(in)};
 }
 
 }  // namespace hvd

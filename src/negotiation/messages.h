@@ -55,6 +55,7 @@ struct UpItem {
   uint64_t value = 0;  // cached, carried: the id; acknowledge: how many
   Request request;     // full
   std::string_view reason;
+  Origin origin;  // shutdown
   ByteView data;  // carried
 };
 
@@ -62,7 +63,7 @@ void write_acknowledge(Encoder& out, uint64_t count);
 void write_cached(Encoder& out, CacheId id);
 void write_carried(Encoder& out, CacheId id, ByteView data);
 void write_full(Encoder& out, const Request& request);
-void write_up_shutdown(Encoder& out, std::string_view reason);
+void write_up_shutdown(Encoder& out, std::string_view reason, const Origin& origin);
 void read_up_item(Decoder& in, UpItem& item);  // sets only what the tag says
 
 enum class DownTag : uint8_t { plan, evicted, tuning, stall, shutdown, offer };
@@ -73,6 +74,7 @@ struct PlanHead {
   size_t tensors = 0;
   Code error = Code::ok;
   std::string_view error_text;
+  Origin error_origin = {};
   int32_t result = -1;
 };
 void write_plan_head(Encoder& out, const PlanHead& head);

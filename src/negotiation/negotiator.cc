@@ -14,7 +14,7 @@ class Negotiator::State {
   State(int32_t world_size, CarriedListener* carried) : world_size_(world_size), carried_(carried) {}
 
   void announce(const Request& request, ByteView data);
-  void announce_shutdown(const std::string& reason);
+  void announce_shutdown(const std::string& reason, const Origin& origin);
   ByteView outgoing() const { return outgoing_; }
   void clear_outgoing() { outgoing_.clear(); }
   void finish_offered();
@@ -63,10 +63,10 @@ void Negotiator::State::announce(const Request& request, ByteView data) {
   }
 }
 
-void Negotiator::State::announce_shutdown(const std::string& reason) {
+void Negotiator::State::announce_shutdown(const std::string& reason, const Origin& origin) {
   acknowledge();
   Encoder encoder(outgoing_);
-  write_up_shutdown(encoder, reason);
+  write_up_shutdown(encoder, reason, origin);
 }
 
 // ---- carrying ----
@@ -152,6 +152,7 @@ void Negotiator::State::read_plan(Decoder& in, std::vector<Decision>& out) {
   if (head.error != Code::ok) remembered_++;
   plan.error = head.error;
   plan.error_text = head.error_text;
+  plan.error_origin = std::move(head.error_origin);
   plan.result = head.result;
   plan.tensors.reserve(head.tensors);
   for (size_t i = 0; i < head.tensors && in.ok(); i++) {
@@ -207,7 +208,9 @@ Negotiator::Negotiator(int32_t world_size, CarriedListener* carried)
 Negotiator::~Negotiator() = default;
 
 void Negotiator::announce(const Request& request, ByteView data) { state_->announce(request, data); }
-void Negotiator::announce_shutdown(const std::string& reason) { state_->announce_shutdown(reason); }
+void Negotiator::announce_shutdown(const std::string& reason, const Origin& origin) {
+  state_->announce_shutdown(reason, origin);
+}
 ByteView Negotiator::outgoing() const { return state_->outgoing(); }
 void Negotiator::clear_outgoing() { state_->clear_outgoing(); }
 void Negotiator::finish_offered() { state_->finish_offered(); }

@@ -26,7 +26,7 @@ class Negotiator {
   // be carried; it is copied.
   void announce(const Request& request, ByteView data = {});
   // Queues the wish to end communication on all ranks.
-  void announce_shutdown(const std::string& reason);
+  void announce_shutdown(const std::string& reason, const Origin& origin = {});
 
   // The queued message, empty if there is none; clear_outgoing() once it has been handed to the transport.
   ByteView outgoing() const;

@@ -53,6 +53,7 @@ void PlanWriter::write_plan(Encoder& out, std::span<const Ready> ready, std::spa
   write_plan_head(out, {.tensors = tensors_.size(),
                         .error = first.error.code(),
                         .error_text = first.error.message(),
+                        .error_origin = first.error.origin(),
                         .result = first.result});
   for (const Tensor& tensor : tensors_) write_tensor(out, tensor.id, tensor.request);
 }

@@ -12,10 +12,6 @@
 namespace hvd {
 namespace {
 
-Status removed(int32_t process_set) {
-  return {Code::precondition, fmt::format("process set {} was removed", process_set)};
-}
-
 // The ranks of the world that have joined take part in these.
 bool goes_on_without_joined(Kind kind) { return kind == Kind::allreduce || kind == Kind::barrier; }
 
@@ -31,7 +27,7 @@ Status Readiness::submit(Entry& entry, Arrival&& arrival, uint64_t position, Tim
     return {};
   }
   if (gathering_.precedes_removal(set, position)) {
-    answer_late(entry, std::move(arrival), removed(set), true, now);
+    answer_late(entry, std::move(arrival), process_set_removed(set), true, now);
     return {};
   }
   if (Status status = gathering_.check(entry, arrival); !status.ok()) return status;
@@ -156,7 +152,8 @@ int32_t Readiness::change_sets(const Request& request, TimePoint now) {
     if (entry->key.process_set == set) pending.push_back(entry);
   }
   for (Entry* entry : pending) {
-    if (entry->is_open()) reject(*entry, removed(set), now);  // else the failure of a group's last member released it
+    if (entry->is_open())
+      reject(*entry, process_set_removed(set), now);  // else the failure of a group's last member released it
   }
   gathering_.remove_set(set);
   return -1;

@@ -117,6 +117,12 @@ std::vector<Stall> find_stalls(const RequestTable& table, const RankSet& joined,
   return stalls;
 }
 
+Origin late_rank(std::span<const Stall> stalls) {
+  for (const Stall& stall : stalls)
+    if (!stall.missing.empty()) return {.kind = OriginKind::deadline, .rank = stall.missing.front()};
+  return {};
+}
+
 std::string describe_stalls(std::span<const Stall> stalls, const StallScene& scene, std::string_view separator) {
   std::vector<std::vector<const Stall*>> together;
   for (const Stall& stall : stalls) {

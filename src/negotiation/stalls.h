@@ -30,6 +30,9 @@ struct StallScene {
 // The open entries older than `limit`, oldest first.
 std::vector<Stall> find_stalls(const RequestTable& table, const RankSet& joined, TimePoint now, Duration limit);
 
+// The first rank that is missing: what fails for a stall fails because of it. Of no kind: none is missing.
+Origin late_rank(std::span<const Stall> stalls);
+
 // Which tensors wait, then what each missing rank is doing; one line each.
 std::string describe_stalls(std::span<const Stall> stalls, const StallScene& scene, std::string_view separator = "\n");
 

@@ -141,9 +141,10 @@ void write_join(Encoder& out, const Request& request, std::span<const int32_t> r
   write_request(out, request);
 }
 
-void write_subtree_shutdown(Encoder& out, int32_t rank, std::string_view reason) {
+void write_subtree_shutdown(Encoder& out, int32_t rank, std::string_view reason, const Origin& origin) {
   write_tag(out, SubtreeTag::shutdown, static_cast<uint64_t>(rank));
   out.text(reason);
+  encode(out, origin);
 }
 
 void read_subtree_item(Decoder& in, SubtreeItem& item, int32_t world_size) {
@@ -181,6 +182,7 @@ void read_subtree_item(Decoder& in, SubtreeItem& item, int32_t world_size) {
     case SubtreeTag::shutdown:
       if (item.value >= static_cast<uint64_t>(world_size)) in.fail();
       item.reason = in.text();
+      item.origin = decode_origin(in);
       break;
     case SubtreeTag::knows:
     case SubtreeTag::age: break;  // read above

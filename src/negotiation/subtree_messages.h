@@ -41,6 +41,7 @@ struct SubtreeItem {
   Request request;              // full, some, join
   std::vector<Device> devices;  // full, some; repeated as often as needed. Empty: in host memory
   std::string_view reason;
+  Origin origin;  // shutdown
 };
 
 // Ages are rounded to this.
@@ -56,7 +57,7 @@ void write_whole(Encoder& out, const Request& request, std::span<const Device> d
 void write_some(Encoder& out, CacheId id, std::span<const int32_t> ranks);
 void write_some(Encoder& out, const Request& request, std::span<const int32_t> ranks, std::span<const Device> devices);
 void write_join(Encoder& out, const Request& request, std::span<const int32_t> ranks);
-void write_subtree_shutdown(Encoder& out, int32_t rank, std::string_view reason);
+void write_subtree_shutdown(Encoder& out, int32_t rank, std::string_view reason, const Origin& origin);
 
 // Sets only what the tag says, and `knows` and `age`. Ranks are below `world_size`.
 void read_subtree_item(Decoder& in, SubtreeItem& item, int32_t world_size);

@@ -1,6 +1,6 @@
-// The called side: listens, greets whoever comes, and yields those of this job. Strangers (wrong bytes, wrong key,
-// silence) cost one descriptor and less than a kilobyte (under TLS some 100) for a few seconds, and one log line now
-// and then. When too many are half-open, the oldest goes: those of this job are greeted in milliseconds, and call
+// The called side: listens, does the handshake, and yields the connections of this job. Strangers (wrong bytes, wrong
+// key, silence) cost one descriptor and less than a kilobyte (under TLS some 100) for a few seconds, and one log line
+// now and then. When too many are half-open, the oldest goes: those of this job are greeted in milliseconds, and call
 // again. A caller that is cut off at the last moment calls again too, so a second connection with the same identity may
 // come: the later one is the one that the caller knows. Thread rule: one thread at a time. Nothing here blocks.
 #pragma once

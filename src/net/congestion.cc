@@ -35,7 +35,7 @@ void set_congestion(int descriptor, const std::string& name) {
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
 }
 
-// A single round trip may be slow because somebody was not awake: the shortest counts.
+// A single round trip may be slow because the peer was not scheduled, so the shortest one counts.
 void settle_congestion(int descriptor, const std::string& choice) {
   if (choice != "auto") return;
   std::string usual = default_congestion();

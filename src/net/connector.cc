@@ -137,8 +137,9 @@ void Connector::fail(Attempt& attempt, TimePoint now, std::string reason, bool i
 }
 
 void Connector::expire(TimePoint now) {
-  for (Attempt& attempt : attempts_) {
-    if (!attempt.is_under_way() || now < attempt.began + settings_.patience) continue;
+  for (size_t i = 0; i < attempts_.size(); i++) {
+    Attempt& attempt = attempts_[i];
+    if (!attempt.is_under_way() || chosen_ == i || now < attempt.began + settings_.patience) continue;
     fail(attempt, now,
          fmt::format("{} in {:.1f} s", attempt.socket ? "no answer" : "connected, but no handshake",
                      seconds_of(now - attempt.began)),
@@ -162,6 +163,10 @@ bool Connector::is_hopeless() const {
 }
 
 Status Connector::failure(TimePoint now) const {
+  return {is_hopeless() ? Code::precondition : Code::unknown, describe(now)};
+}
+
+std::string Connector::describe(TimePoint now) const {
   std::vector<std::string> results;
   for (const Attempt& attempt : attempts_) {
     std::string result = attempt.result;
@@ -172,16 +177,16 @@ Status Connector::failure(TimePoint now) const {
     if (attempt.tries > 1) result += fmt::format(" ({} tries)", attempt.tries);
     results.push_back(fmt::format("{}: {}", to_text(attempt.endpoint), result));
   }
-  return {is_hopeless() ? Code::precondition : Code::unknown,
-          fmt::format("cannot connect to {} in {:.1f} s: {}", target_.name, seconds_of(now - began_),
-                      joined(results, "; "))};
+  return fmt::format("cannot connect to {} in {:.1f} s: {}", target_.name, seconds_of(now - began_),
+                     joined(results, "; "));
 }
 
 void Connector::set_alarm() {
   TimePoint at = deadline_;
   bool alone = std::none_of(attempts_.begin(), attempts_.end(), [](const Attempt& a) { return a.is_under_way(); });
-  for (const Attempt& attempt : attempts_) {
-    if (attempt.is_over) continue;
+  for (size_t i = 0; i < attempts_.size(); i++) {
+    const Attempt& attempt = attempts_[i];
+    if (attempt.is_over || chosen_ == i) continue;
     if (attempt.is_under_way()) {
       at = std::min(at, attempt.began + settings_.patience);
     } else {

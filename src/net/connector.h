@@ -1,8 +1,9 @@
 // The calling side: reaches one peer at whichever of its addresses works. Tries them in the given order, the next one
 // before the previous has timed out; the first whose greeting succeeds wins, and only that one sees our proof. What is
-// refused or silent is tried again until the deadline, because the peer may still be starting. An address that gives a
-// definite answer (another key, version, generation or rank) is not; when none is left it is over at once.
-// Thread rule: one thread at a time. Nothing here blocks, except connect().
+// refused or silent is tried again until the deadline (kNever: without end), because the peer may still be starting.
+// The one that has our proof is not given up for being slow: to the peer, it may be open already. An address that gives
+// a definite answer (another key, version, generation or rank) is not; when none is left it is over at once. Thread
+// rule: one thread at a time. Nothing here blocks, except connect().
 #pragma once
 
 #include <memory>
@@ -41,6 +42,7 @@ class Connector {
 
   // Nothing while it is under way; then, once, the stream, or an error that lists every address and what came of it.
   std::optional<Result<std::unique_ptr<Stream>>> poll(TimePoint now);
+  std::string describe(TimePoint now) const;  // every address, and what came of it so far
 
  private:
   struct Attempt {

@@ -44,6 +44,7 @@ void ControlLink::spread(const Status& failure) {
   Encoder out(body);
   out.varint(static_cast<uint64_t>(failure.code()));
   out.text(failure.message());
+  encode(out, failure.origin());
   append(Kind::failure, body);
 }
 
@@ -76,8 +77,8 @@ void ControlLink::read(TimePoint now) {
   }
 }
 
-bool ControlLink::next_frame(size_t& at, Frame& frame) {
-  ByteView bytes = ByteView(incoming_).subspan(at);
+bool ControlLink::next_frame(const Bytes& from, size_t& at, Frame& frame) {
+  ByteView bytes = ByteView(from).subspan(at);
   if (bytes.size() < kHead) return false;
   uint32_t length = 0;
   for (size_t i = 0; i < 4; i++) length |= static_cast<uint32_t>(bytes[i]) << (8 * i);
@@ -95,7 +96,7 @@ bool ControlLink::next_frame(size_t& at, Frame& frame) {
 
 void ControlLink::scan() {
   Frame frame;
-  while (next_frame(scanned_, frame)) {
+  while (next_frame(incoming_, scanned_, frame)) {
     if (frame.kind == Kind::failure) take_failure(frame.body);
     if (frame.kind == Kind::goodbye) has_departed_ = true;
   }
@@ -105,24 +106,32 @@ void ControlLink::take_failure(ByteView body) {
   Decoder in(body);
   auto code = in.varint();
   std::string text(in.text());
+  Origin origin = decode_origin(in);
   bool is_known = in.ok() && code > 0 && code <= static_cast<uint64_t>(Code::not_initialized);
-  if (failure_.ok()) failure_ = {is_known ? static_cast<Code>(code) : Code::unknown, std::move(text)};
+  if (failure_.ok())
+    failure_ = {is_known ? static_cast<Code>(code) : Code::unknown, std::move(text), std::move(origin)};
 }
 
+// What has been read moves on in one piece, so that reading more does not move what a view shows.
 bool ControlLink::receive(ByteView& message) {
   Frame frame;
-  while (taken_ < scanned_ && next_frame(taken_, frame)) {
-    if (frame.kind != Kind::message) continue;
-    message = frame.body;
-    return true;
+  for (;;) {
+    while (next_frame(whole_, taken_, frame)) {
+      if (frame.kind != Kind::message) continue;
+      message = frame.body;
+      return true;
+    }
+    whole_.clear();
+    taken_ = 0;
+    if (scanned_ == 0) return false;
+    whole_.swap(incoming_);
+    incoming_.assign(whole_.begin() + static_cast<ptrdiff_t>(scanned_), whole_.end());
+    whole_.resize(scanned_);
+    scanned_ = 0;
   }
-  incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<ptrdiff_t>(taken_));
-  scanned_ -= taken_;
-  taken_ = 0;
-  return false;
 }
 
-bool ControlLink::has_messages() const { return taken_ < scanned_; }
+bool ControlLink::has_messages() const { return taken_ < whole_.size() || scanned_ > 0; }
 
 Status ControlLink::progress(TimePoint now) {
   hearing_.look(now, settings_.silence);
@@ -136,25 +145,31 @@ Status ControlLink::progress(TimePoint now) {
 }
 
 TimePoint ControlLink::next_deadline() const {
-  if (is_over_) return kNever;
-  TimePoint speak = has_unsent() ? hearing_.looked_at() + kRetry : spoke_at_ + settings_.heartbeat;
-  return std::min(speak, hearing_.heard_at() + settings_.silence);
+  return is_over_ || !has_unsent() ? kNever : hearing_.looked_at() + kRetry;
 }
 
-void ControlLink::end(std::string_view reason) {
+TimePoint ControlLink::next_beat() const {
+  if (is_over_) return kNever;
+  TimePoint lost = hearing_.heard_at() + settings_.silence;
+  return has_unsent() ? lost : std::min(lost, spoke_at_ + settings_.heartbeat);
+}
+
+void ControlLink::end(std::string_view reason, OriginKind kind) {
   if (std::exchange(is_over_, true) || has_departed_) return;
-  lost_ = lost(reason);
+  lost_ = lost(kind, reason);
 }
 
 // The peer may still hear us, if the network is cut one way only: then it learns why we leave.
 void ControlLink::give_up(std::string_view reason) {
-  spread(lost(reason));
+  spread(lost(OriginKind::silent, reason));
   write();
-  end(reason);
+  end(reason, OriginKind::silent);
 }
 
-Status ControlLink::lost(std::string_view reason) const {
-  return {Code::peer_lost, fmt::format("{} is lost: {}", peer_, reason)};
+Status ControlLink::lost(OriginKind kind, std::string_view reason) const {
+  Origin origin = who_;
+  origin.kind = kind;
+  return {Code::peer_lost, fmt::format("{} is lost: {}", peer_, reason), std::move(origin)};
 }
 
 }  // namespace hvd

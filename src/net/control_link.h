@@ -5,8 +5,8 @@
 //
 // A frame is a 32-bit length (little-endian), a kind (1 byte), the body, and zeros up to a whole kSendUnit.
 //
-// Who drives calls progress(now), when the descriptor is readable and when next_deadline() has come; it takes the bytes
-// in, and receive() then gives the messages. Thread rule: one caller at a time.
+// Call progress(now) when the descriptor is readable and when next_deadline() or next_beat() has come; it takes the
+// bytes in, and receive() then gives the messages. Thread rule: one caller at a time.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,11 @@ class ControlLink {
   void send(ByteView message);
   void spread(const Status& failure);  // the world has failed; at most once, later ones are left out
   void say_goodbye();
-  void set_peer(std::string name) { peer_ = std::move(name); }
+  // `peer`: the same as data, for the failures that it is the origin of.
+  void set_peer(std::string name, Origin peer = {}) {
+    peer_ = std::move(name);
+    who_ = std::move(peer);
+  }
   // From now on; what was silent before does not count.
   void set_limits(ControlLinkSettings settings, TimePoint now);
   bool has_unsent() const { return sent_ < outgoing_.size(); }
@@ -41,12 +45,13 @@ class ControlLink {
   // Not ok (peer_lost, naming the peer and why): the link is over, and every later call says so too. What came before
   // its end can still be received, and failure() may tell the cause. After the peer's goodbye its end is no failure.
   Status progress(TimePoint now);
-  bool receive(ByteView& message);                     // the next one; valid until the next call of any kind
+  bool receive(ByteView& message);                     // the next one; valid until the next receive()
   bool has_messages() const;                           // cheap: may receive() give one?
   const Status& failure() const { return failure_; }   // not ok: what the peer spread
   bool has_departed() const { return has_departed_; }  // the peer said goodbye
   bool is_over() const { return is_over_; }            // the descriptor is no longer worth watching
-  TimePoint next_deadline() const;
+  TimePoint next_deadline() const;                     // of what could not be sent
+  TimePoint next_beat() const;                         // of a heartbeat, ours or the peer's
   int descriptor() const { return stream_->descriptor(); }
   const std::string& peer() const { return peer_; }
 
@@ -59,22 +64,24 @@ class ControlLink {
   void append(Kind kind, ByteView body);
   void write();
   void read(TimePoint now);
-  bool next_frame(size_t& at, Frame& frame);  // moves `at`, a place in incoming_, behind it
-  void scan();                                // handles what is no message
+  bool next_frame(const Bytes& from, size_t& at, Frame& frame);  // moves `at`, a place in it, behind the frame
+  void scan();                                                   // handles what is no message
   void take_failure(ByteView body);
-  void end(std::string_view reason);
+  void end(std::string_view reason, OriginKind kind = OriginKind::lost);
   void give_up(std::string_view reason);
-  Status lost(std::string_view reason) const;
+  Status lost(OriginKind kind, std::string_view reason) const;
 
   std::unique_ptr<Stream> stream_;
   std::string peer_;
+  Origin who_;  // the peer; its kind is set where it fails
   ControlLinkSettings settings_;
   Bytes outgoing_;
   size_t sent_ = 0;                     // of outgoing_
   std::unique_ptr<std::byte[]> space_;  // where a read goes first
   Bytes incoming_;
-  size_t taken_ = 0;    // of incoming_, by receive()
-  size_t scanned_ = 0;  // of incoming_, by scan()
+  size_t scanned_ = 0;  // of incoming_, by scan(): whole frames
+  Bytes whole_;         // frames that receive() looks at
+  size_t taken_ = 0;    // of them
   bool spoke_ = false;  // since the last progress()
   TimePoint spoke_at_;  // something was last sent
   Hearing hearing_;     // of what is read

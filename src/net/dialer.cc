@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/joined.h"
+#include "base/log.h"
 #include "net/congestion.h"
 
 namespace hvd {
@@ -15,6 +16,8 @@ constexpr int32_t kStripeBits = 8;  // of Identity::stripe; the number of stripe
 constexpr int32_t kMostStripes = (1 << kStripeBits) - 1;
 // The caller's error, which lists the addresses, comes first.
 constexpr Duration kPatienceForCaller = std::chrono::seconds(1);
+// For one attempt once the world runs. The kernel of a stopped peer accepts connections, which are all greeted later.
+constexpr Duration kPatienceOfWorld = std::chrono::seconds(30);
 
 int32_t stripe_of(size_t index, size_t count) {
   return static_cast<int32_t>(count) << kStripeBits | static_cast<int32_t>(index);
@@ -61,8 +64,17 @@ Result<std::unique_ptr<Dialer>> Dialer::create(std::unique_ptr<Acceptor> accepto
 
 void Dialer::open(int32_t peer, TimePoint now) {
   Duration patience = peer > settings_.rank ? Duration{} : kPatienceForCaller;
-  openings_[peer] = {.began = now, .deadline = now + settings_.timeout + patience, .connectors = {}, .stripes = {}};
+  openings_[peer] = {.began = now,
+                     .deadline = after(now, settings_.timeout) == kNever ? kNever : now + settings_.timeout + patience,
+                     .warn_at = after(now, warn_every_),
+                     .connectors = {},
+                     .stripes = {}};
   set_alarm();
+}
+
+void Dialer::be_patient(Duration warn_every) {
+  settings_.timeout = Duration::max();
+  warn_every_ = warn_every;
 }
 
 void Dialer::take_in(std::vector<Accepted> accepted) {
@@ -87,6 +99,7 @@ Status Dialer::call(int32_t peer, Opening& opening, size_t stripe, std::vector<E
                              .stripe = stripe_of(stripe, opening.stripes.size())}};
   ConnectorSettings settings;
   settings.options = settings_.options;
+  if (opening.deadline == kNever) settings.patience = kPatienceOfWorld;
   auto connector = Connector::create(std::move(target), credentials_, now, opening.deadline, std::move(settings));
   if (!connector.ok()) return connector.status();
   if (Status status = poller_.add((*connector)->descriptor(), 0); !status.ok()) return status;
@@ -131,13 +144,24 @@ Status Dialer::check_called(int32_t peer, Opening& opening, TimePoint now) {
     return {};
   }
   if (now < opening.deadline) return {};
-  return {Code::unknown,
-          fmt::format("{} did not connect to {} within {:.1f} s (HOROVOD_START_TIMEOUT), which listens at {}",
-                      peers_.at(peer).name, peers_.at(settings_.rank).name, seconds_of(now - opening.began), [&] {
-                        std::vector<std::string> texts;
-                        for (const Endpoint& endpoint : acceptor_->endpoints()) texts.push_back(to_text(endpoint));
-                        return joined(texts, ", ");
-                      }())};
+  return {Code::unknown, not_called(peer, opening, now) + " (HOROVOD_START_TIMEOUT)"};
+}
+
+std::string Dialer::not_called(int32_t peer, const Opening& opening, TimePoint now) const {
+  std::vector<std::string> texts;
+  for (const Endpoint& endpoint : acceptor_->endpoints()) texts.push_back(to_text(endpoint));
+  return fmt::format("{} did not connect to {} within {:.1f} s, which listens at {}", peers_.at(peer).name,
+                     peers_.at(settings_.rank).name, seconds_of(now - opening.began), joined(texts, ", "));
+}
+
+void Dialer::warn_late(int32_t peer, Opening& opening, TimePoint now) {
+  if (now < opening.warn_at) return;
+  opening.warn_at = after(now, warn_every_);
+  std::string reason = not_called(peer, opening, now);
+  for (const auto& connector : opening.connectors) {
+    if (connector != nullptr) reason = connector->describe(now);
+  }
+  log_warning("{}; waiting on", reason);
 }
 
 std::optional<Dialer::Opened> Dialer::poll(TimePoint now) {
@@ -154,6 +178,7 @@ std::optional<Dialer::Opened> Dialer::poll(TimePoint now) {
       opened.emplace(Opened{peer, std::move(opening.stripes)});
     }
     if (opened) break;
+    warn_late(peer, opening, now);
   }
   if (opened) openings_.erase(opened->peer);
   set_alarm();
@@ -167,7 +192,7 @@ void Dialer::set_alarm() {
     bool is_new = peer > settings_.rank && opening.connectors.empty();
     auto found = arrived_.find(peer);
     bool is_there = is_complete(opening.stripes) || (found != arrived_.end() && is_complete(found->second));
-    next = std::min(next, is_new || is_there ? TimePoint{} : opening.deadline);
+    next = std::min(next, is_new || is_there ? TimePoint{} : std::min(opening.deadline, opening.warn_at));
   }
   poller_.set_alarm(next);
 }

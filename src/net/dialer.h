@@ -1,7 +1,7 @@
 // Opens the data connections between this rank and ranks of other hosts, on demand: of two ranks the lower one calls
 // and the higher one is called, so both must want it, and they do because both enter the same collective. Every address
-// of the peer is tried; the error lists each and what came of it. A pair may have several connections (stripes); who
-// calls chooses their number.
+// of the peer is tried; the error lists each and what came of it. A pair may have several connections (stripes); the
+// calling rank chooses their number.
 // Nothing here blocks. Thread rule: one caller at a time.
 #pragma once
 
@@ -35,8 +35,11 @@ class Dialer {
                                                 const std::vector<HostRecord>& hosts, Credentials credentials,
                                                 DialerSettings settings);
 
-  void open(int32_t peer, TimePoint now);                              // once per peer; poll() tells the outcome
-  void set_timeout(Duration timeout) { settings_.timeout = timeout; }  // of what is opened from now on
+  void open(int32_t peer, TimePoint now);  // once per peer; poll() tells the outcome
+  // From now on, connections that take long are tried for and waited for without end: the world runs, and the peer is
+  // busy or stopped. That it is lost is found by its silence. A warning says what came of it so far, after each
+  // `warn_every`.
+  void be_patient(Duration warn_every);
   bool is_busy() const { return !openings_.empty(); }
   int descriptor() const { return poller_.descriptor(); }  // readable when poll() has something to do
 
@@ -54,6 +57,7 @@ class Dialer {
   };
   struct Opening {
     TimePoint began, deadline;
+    TimePoint warn_at;
     std::vector<std::unique_ptr<Connector>> connectors;  // by stripe; the first is alone until it is connected
     std::vector<std::unique_ptr<Stream>> stripes;        // null: not yet
   };
@@ -62,6 +66,8 @@ class Dialer {
   Status call(int32_t peer, Opening& opening, size_t stripe, std::vector<Endpoint> endpoints, TimePoint now);
   Status advance(int32_t peer, Opening& opening, TimePoint now);
   Status check_called(int32_t peer, Opening& opening, TimePoint now);
+  std::string not_called(int32_t peer, const Opening& opening, TimePoint now) const;
+  void warn_late(int32_t peer, Opening& opening, TimePoint now);
   void take_in(std::vector<Accepted> accepted);
   void set_alarm();
 
@@ -69,7 +75,8 @@ class Dialer {
   std::unique_ptr<Acceptor> acceptor_;
   Credentials credentials_;
   DialerSettings settings_;
-  std::map<int32_t, Peer> peers_;  // by rank
+  Duration warn_every_ = Duration::max();  // of openings that take long
+  std::map<int32_t, Peer> peers_;          // by rank
   std::vector<InterfaceAddress> interfaces_;
   std::map<int32_t, Opening> openings_;                              // what is wanted and not yet there
   std::map<int32_t, std::vector<std::unique_ptr<Stream>>> arrived_;  // from peers that call us

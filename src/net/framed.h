@@ -16,7 +16,7 @@ namespace hvd {
 struct FrameLimits {
   size_t largest_received = 1 << 20;  // of one message; checked before anything is allocated for it
   size_t largest_sent = 1 << 20;
-  size_t queued = 4 << 20;  // bytes that wait to be sent; more is an error of whoever sends
+  size_t queued = 4 << 20;  // bytes that wait to be sent; more is an error of the sender
 };
 
 // Cuts bytes into messages. Memory follows what has arrived, not what a header promises.

@@ -46,7 +46,7 @@ bool get(Decoder& in, Identity& identity) {
 
 std::string_view text_of(ByteView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// What a peer speaks that does not begin as we do, to help whoever reads the log.
+// Guesses the protocol of a peer that does not speak ours, for the log.
 std::string guess_of(ByteView first) {
   std::string_view text = text_of(first);
   for (std::string_view verb : {"GET", "PUT", "POST", "DELE", "HEAD", "OPTI", "CONN", "HTTP", "PRI "}) {

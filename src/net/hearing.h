@@ -1,5 +1,5 @@
-// When a peer was last heard, by somebody who may have stood still itself: who did not look for long has no right to
-// call the other silent, whose beats may be on their way.
+// When a peer was last heard. Silence that accrued while this process was not scheduled does not count: heartbeats may
+// have arrived that it has not read yet.
 // Thread rule: one caller at a time.
 #pragma once
 

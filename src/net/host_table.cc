@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "base/joined.h"
 
@@ -12,6 +13,10 @@ namespace hvd {
 std::string rank_name(const HostRecord& host, size_t local_rank) {
   const HostRecord::Rank& rank = host.ranks[local_rank];
   return fmt::format("rank {} ({}, pid {})", rank.rank, host.name, rank.pid);
+}
+
+Origin leader_of(const HostRecord& host) {
+  return {.rank = host.ranks.front().rank, .host = host.name, .pid = host.ranks.front().pid};
 }
 
 std::vector<Endpoint> endpoints_of(const HostRecord& host, size_t local_rank) {
@@ -38,7 +43,11 @@ void encode(Encoder& out, const std::vector<HostRecord>& hosts) {
       out.signed_varint(rank.rank);
       out.signed_varint(rank.pid);
       out.varint(rank.port);
+      out.varint(rank.cores.size());
+      for (uint64_t word : rank.cores) out.varint(word);
     }
+    encode(out, host.knobs);
+    out.u8(host.crowded ? 1 : 0);
   }
 }
 
@@ -49,7 +58,7 @@ Result<std::vector<HostRecord>> decode_hosts(Decoder& in) {
     return value >= INT32_MIN && value <= INT32_MAX ? static_cast<int32_t>(value) : int32_t{in.fail()};
   };
   std::vector<HostRecord> hosts;
-  for (size_t left = in.count(7); left > 0 && in.ok(); left--) {
+  for (size_t left = in.count(9); left > 0 && in.ok(); left--) {
     HostRecord& host = hosts.emplace_back();
     host.index = number();
     host.name = in.text();
@@ -59,12 +68,15 @@ Result<std::vector<HostRecord>> decode_hosts(Decoder& in) {
     auto addresses = decode_endpoints(in.bytes(in.varint()));
     if (!in.ok() || !addresses.ok()) return bad;
     host.addresses = std::move(*addresses);
-    for (size_t ranks = in.count(3); ranks > 0 && in.ok(); ranks--) {
+    for (size_t ranks = in.count(4); ranks > 0 && in.ok(); ranks--) {
       int32_t rank = number(), pid = number();
       uint64_t port = in.varint();
       if (port > UINT16_MAX) return bad;
-      host.ranks.push_back({.rank = rank, .pid = pid, .port = static_cast<uint16_t>(port)});
+      host.ranks.push_back({.rank = rank, .pid = pid, .port = static_cast<uint16_t>(port), .cores = {}});
+      for (size_t words = in.count(); words > 0; words--) host.ranks.back().cores.push_back(in.varint());
     }
+    host.knobs = decode_shared_knobs(in);
+    host.crowded = in.u8() != 0;
     if (host.ranks.empty()) return bad;
   }
   if (!in.ok()) return bad;
@@ -128,14 +140,28 @@ std::string read_machine() {
   return id;
 }
 
-int32_t ranks_on_machine(const std::vector<HostRecord>& hosts, int32_t host) {
-  const HostRecord& own = hosts[static_cast<size_t>(host)];
-  size_t count = 0;
-  for (const HostRecord& other : hosts) {
-    bool is_beside = other.index == own.index || (!own.machine.empty() && other.machine == own.machine);
-    if (is_beside) count += other.ranks.size();
+Status agree(std::vector<HostRecord>& hosts) {
+  std::vector<KnobsOf> knobs;
+  std::map<std::string, std::vector<CoreMask>> machines;  // the masks of all their ranks
+  auto machine_of = [](const HostRecord& host) {
+    return host.machine.empty() ? fmt::format("host {}", host.index) : host.machine;
+  };
+  for (const HostRecord& host : hosts) {
+    KnobsOf& own = knobs.emplace_back(KnobsOf{.ranks = {}, .knobs = host.knobs});
+    for (const HostRecord::Rank& rank : host.ranks) {
+      own.ranks.push_back(rank.rank);
+      machines[machine_of(host)].push_back(rank.cores);
+    }
   }
-  return static_cast<int32_t>(count);
+  if (Status status = compare_knobs(knobs, Scope::in_world); !status.ok()) return status;
+  std::map<std::string, bool> crowded;
+  for (const auto& [machine, masks] : machines) crowded[machine] = must_share_cores(masks);
+  for (HostRecord& host : hosts) {
+    host.crowded = crowded[machine_of(host)];
+    host.knobs.clear();
+    for (HostRecord::Rank& rank : host.ranks) rank.cores.clear();
+  }
+  return {};
 }
 
 }  // namespace hvd

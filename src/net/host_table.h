@@ -1,4 +1,4 @@
-// Who is where: the hosts of a world, their ranks and how to reach them. Every host's leader writes a record; the root
+// The hosts of a world, their ranks and how to reach them. Every host's leader writes a record; the root
 // of the tree of hosts puts them together and checks them, and every rank gets all. Thread rule: plain values.
 #pragma once
 
@@ -8,6 +8,8 @@
 
 #include "base/status.h"
 #include "base/wire.h"
+#include "model/core_masks.h"
+#include "model/shared_knobs.h"
 #include "net/address.h"
 
 namespace hvd {
@@ -17,6 +19,7 @@ struct HostRecord {
     int32_t rank = 0;  // of the world
     int32_t pid = 0;
     uint16_t port = 0;  // where it listens
+    CoreMask cores;     // that it may use; until agree()
 
     bool operator==(const Rank&) const = default;
   };
@@ -26,10 +29,13 @@ struct HostRecord {
   int32_t world_size = 0, hosts = 0;  // as this host was told
   std::vector<Endpoint> addresses;    // of the host, the preferred first; their ports mean nothing
   std::vector<Rank> ranks;            // by local rank; the first is the leader
+  std::vector<SharedKnob> knobs;      // that have to be the same in the world; until agree()
+  bool crowded = false;               // its ranks, or those of its machine, have to share cores; from agree() on
 
   bool operator==(const HostRecord&) const = default;
 };
 
+Origin leader_of(const HostRecord& host);                          // its rank, host and pid; of no kind yet
 std::string rank_name(const HostRecord& host, size_t local_rank);  // "rank 3 (hostb, pid 4711)"
 std::vector<Endpoint> endpoints_of(const HostRecord& host, size_t local_rank);
 
@@ -38,9 +44,11 @@ Result<std::vector<HostRecord>> decode_hosts(Decoder& in);
 
 // Puts the records in the order of hosts. Not ok: they do not form one world; the message says which contradict.
 Status sort_and_check(std::vector<HostRecord>& hosts);
+// What the hosts have to agree on, once they form one world: compares their knobs, and finds out whose ranks have to
+// share cores. The knobs and cores are dropped then, so that the table that goes to every rank stays small.
+Status agree(std::vector<HostRecord>& hosts);
 bool is_homogeneous(const std::vector<HostRecord>& hosts);  // as many ranks on every host
 
 std::string read_machine();  // what tells the machine that this process runs on from others; empty: cannot be told
-int32_t ranks_on_machine(const std::vector<HostRecord>& hosts, int32_t host);  // of that host and those beside it
 
 }  // namespace hvd

@@ -62,7 +62,7 @@ Key::~Key() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
 
 std::string Key::hex() const { return to_hex(bytes_); }
 
-// A proof that could not be made (no memory) is all zeros, which nobody confirms.
+// A proof that could not be made (no memory) is all zeros, which no peer accepts.
 Proof Key::prove(ByteView message) const { return hmac(bytes_, message).value_or(Proof{}); }
 
 bool Key::confirms(ByteView proof, ByteView message) const {

@@ -1,5 +1,5 @@
 // The job's key and what is computed with it. The launcher makes one key per job; every process of the job has it in
-// _HOROVOD_SECRET_KEY, and nobody else does. Backed by OpenSSL. Thread rule: plain values and pure functions.
+// _HOROVOD_SECRET_KEY, and no other process does. Backed by OpenSSL. Thread rule: plain values and pure functions.
 #pragma once
 
 #include <array>

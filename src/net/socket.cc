@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "base/log.h"
 #include "net/congestion.h"
@@ -19,7 +20,8 @@ constexpr int kBacklog = 1024;
 constexpr int kPortTries = 32;  // for a port that is free on every address
 
 int milliseconds_of(Duration duration) {
-  return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+  auto count = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+  return static_cast<int>(std::min<int64_t>(count, std::numeric_limits<int>::max()));
 }
 
 bool set_int(const UniqueFd& socket, int level, int name, int value) {

@@ -13,8 +13,10 @@
 namespace hvd {
 
 struct SocketOptions {
-  Duration user_timeout =
-      seconds(30);                    // data that the peer's host does not acknowledge for so long ends the connection
+  static constexpr Duration kPatient{};  // as long as the host's TCP does by itself
+
+  // Data that the peer's host does not acknowledge, or that the peer has no room for, for so long ends the connection.
+  Duration user_timeout = seconds(30);
   Duration keep_alive = seconds(10);  // an idle connection is probed this often
   int buffer_bytes = 0;               // 0: the kernel chooses, and adapts
   std::string congestion;             // algorithm; empty, or one that this host does not have: the host's default

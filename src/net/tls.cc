@@ -18,7 +18,7 @@ namespace hvd {
 namespace {
 
 constexpr size_t kLargestWrite = 1 << 30;  // OpenSSL counts in int
-constexpr long kDaysValid = 3650;          // nobody looks: clocks of hosts may differ
+constexpr long kDaysValid = 3650;          // not checked: the clocks of hosts may differ
 
 using Certificate = std::unique_ptr<X509, Release<::X509_free>>;
 using PrivateKey = std::unique_ptr<EVP_PKEY, Release<::EVP_PKEY_free>>;
@@ -259,7 +259,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(std::string_view he
   return std::shared_ptr<const TlsContext>(new TlsContext(context.release(), identity->certificate.release()));
 }
 
-// Without a certificate, nobody is let in who does not have the key.
+// Without a certificate, the handshake fails for a peer that does not have the key.
 Result<std::shared_ptr<const TlsContext>> TlsContext::from_key(const Key& key) {
   prepare_openssl();
   Context context(::SSL_CTX_new(::TLS_method()));

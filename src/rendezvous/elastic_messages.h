@@ -32,7 +32,7 @@ struct Place {
   int32_t local_rank = 0, local_size = 1;
   int32_t cross_rank = 0, cross_size = 1;
 };
-struct WorldVoid {  // it cannot form any more: who is on the way there comes back
+struct WorldVoid {  // it cannot form any more: workers on the way there come back
   Generation generation{0};
   std::string reason;
 };

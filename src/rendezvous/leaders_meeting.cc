@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/joined.h"
 #include "model/host_tree.h"
@@ -15,11 +16,11 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kSlice = std::chrono::milliseconds(500);      // between looks at the door while the store is asked
+constexpr Duration kSlice = std::chrono::milliseconds(500);      // between looks at the door, and into the store
 constexpr Duration kShortSlice = std::chrono::milliseconds(20);  // the same, and for an interrupt
-constexpr Duration kPatience = std::chrono::seconds(5);          // who is connected explains itself after its deadline
-constexpr Duration kLastWord = std::chrono::seconds(2);          // to ask the store what became of the missing
-constexpr Duration kNoSilence = std::chrono::hours(24 * 365);    // while the world forms nobody speaks regularly
+constexpr Duration kPatience = std::chrono::seconds(5);  // for a connected peer to send its error after its deadline
+constexpr Duration kLastWord = std::chrono::seconds(2);  // to ask the store what became of the missing
+constexpr Duration kNoSilence = std::chrono::hours(24 * 365);  // while the world forms there are no heartbeats
 
 std::unique_ptr<ControlLink> make_link(std::unique_ptr<Stream> stream, std::string name) {
   return std::make_unique<ControlLink>(std::move(stream), std::move(name),
@@ -27,7 +28,12 @@ std::unique_ptr<ControlLink> make_link(std::unique_ptr<Stream> stream, std::stri
                                        Clock::now());
 }
 
-std::string key_prefix(Generation generation) { return fmt::format("world/{}/", static_cast<uint64_t>(generation)); }
+constexpr std::string_view kWorlds = "world/";
+
+std::string key_prefix(Generation generation) {
+  return fmt::format("{}{}/", kWorlds, static_cast<uint64_t>(generation));
+}
+std::string failures_prefix(Generation generation) { return key_prefix(generation) + "failure/"; }
 std::string host_key(Generation generation, int32_t host) {
   return fmt::format("{}host/{}", key_prefix(generation), host);
 }
@@ -40,7 +46,7 @@ Result<std::vector<HostRecord>> hosts_in(ByteView bytes) {
 }  // namespace
 
 std::string failure_key(Generation generation, int32_t host) {
-  return fmt::format("{}failure/{}", key_prefix(generation), host);
+  return fmt::format("{}{}", failures_prefix(generation), host);
 }
 
 LeadersMeeting::LeadersMeeting(HostRecord own, Generation generation, Credentials credentials, Store& store,
@@ -74,7 +80,9 @@ void LeadersMeeting::connect() {
     trouble_ = parent.ok() ? connect_to_parent(*parent) : parent.status();
     if (!trouble_.ok() && !is_interrupted()) {  // the parent cannot hear it from us
       Bytes text;
-      Encoder(text).text(trouble_.message());
+      Encoder out_text(text);
+      out_text.text(trouble_.message());
+      encode(out_text, trouble_.origin());
       (void)store_.set(failure_key(generation_, own_.index), text, Clock::now() + kLastWord);
     }
   }
@@ -95,6 +103,7 @@ Result<HostRecord> LeadersMeeting::find_parent() {
     if (record.status().code() != Code::timed_out) return record.status();
     accept_children();
     if (is_interrupted()) return was_interrupted();
+    if (Status status = look_for_failure(); !status.ok()) return status;
     if (Clock::now() >= deadline_) return explain_missing(fmt::format("host {} did not come", index));
   }
 }
@@ -118,13 +127,16 @@ Status LeadersMeeting::connect_to_parent(const HostRecord& parent) {
     accept_children();
     if (auto result = (*connector)->poll(Clock::now())) {
       if (!result->ok()) {
-        return {result->status().code(), fmt::format("{}: {}", rank_name(own_, 0), result->status().message())};
+        return {result->status().code(), fmt::format("{}: {}", rank_name(own_, 0), result->status().message()),
+                result->status().origin()};
       }
       parent_ = make_link(std::move(result->value()), rank_name(parent, 0));
+      parent_->set_peer(rank_name(parent, 0), leader_of(parent));
       return {};
     }
-    wait_for({acceptor_.descriptor(), (*connector)->descriptor()}, until);
+    wait_for({acceptor_.descriptor(), (*connector)->descriptor()}, std::min(until, Clock::now() + kSlice));
     if (is_interrupted()) return was_interrupted();
+    if (Status status = look_for_failure(); !status.ok()) return status;
   }
 }
 
@@ -147,25 +159,40 @@ void LeadersMeeting::accept_children() {
 Status LeadersMeeting::await_children() {
   for (accept_children(); !has_all_children(); accept_children()) {
     if (Clock::now() >= deadline_) return explain_missing("not all hosts connected");
-    wait_for({acceptor_.descriptor()}, deadline_);
+    wait_for({acceptor_.descriptor()}, std::min(deadline_, Clock::now() + kSlice));
     if (is_interrupted()) return was_interrupted();
+    if (Status status = look_for_failure(); !status.ok()) return status;
   }
   return {};
 }
 
+// A host that cannot come says so in the store. Checked now and then, so that the others do not wait for it until the
+// time-out.
+Status LeadersMeeting::look_for_failure() {
+  if (Clock::now() < look_at_) return {};
+  look_at_ = Clock::now() + kSlice;
+  auto failures = store_.gather(failures_prefix(generation_), 0, Clock::now() + kLastWord);
+  if (!failures.ok() || failures->empty()) return {};  // what is wrong with the store is told by those who need it
+  std::vector<std::string> reasons;
+  Origin origin;  // of the first that is known
+  for (const auto& [key, value] : *failures) {
+    Decoder in(value);
+    reasons.emplace_back(in.text());
+    Origin one = decode_origin(in);
+    if (origin.kind == OriginKind::none) origin = std::move(one);
+  }
+  return {Code::unknown, "the world did not form: " + joined(reasons, "; "), std::move(origin)};
+}
+
 // Looks in the store for those that did not come, and for what they had to say.
 Status LeadersMeeting::explain_missing(std::string_view what) {
-  TimePoint until = Clock::now() + kLastWord;
-  auto entries = store_.gather(key_prefix(generation_), 0, until);
+  look_at_ = {};
+  if (Status status = look_for_failure(); !status.ok()) return status;
+  auto entries = store_.gather(key_prefix(generation_), 0, Clock::now() + kLastWord);
   if (!entries.ok()) return entries.status();
   std::vector<bool> present(static_cast<size_t>(own_.world_size));
-  std::vector<std::string> hosts, reasons;
+  std::vector<std::string> hosts;
   for (const auto& [key, value] : *entries) {
-    if (key.find("/failure/") != std::string::npos) {
-      Decoder in(value);
-      reasons.emplace_back(in.text());
-      continue;
-    }
     auto records = hosts_in(value);
     if (!records.ok() || records->empty()) continue;
     hosts.push_back(records->front().name);
@@ -173,7 +200,6 @@ Status LeadersMeeting::explain_missing(std::string_view what) {
       if (rank.rank >= 0 && rank.rank < own_.world_size) present[static_cast<size_t>(rank.rank)] = true;
     }
   }
-  if (!reasons.empty()) return {Code::unknown, "the world did not form: " + joined(reasons, "; ")};
   std::vector<size_t> missing;
   for (size_t rank = 0; rank < present.size(); rank++) {
     if (!present[rank]) missing.push_back(rank);
@@ -189,13 +215,28 @@ Status LeadersMeeting::explain_missing(std::string_view what) {
                       own_.world_size, own_.hosts, joined(missing, ", "), joined(hosts, ", "))};
 }
 
+// An elastic job may form worlds for weeks, and some that were begun never formed.
+void LeadersMeeting::clear_store() {
+  TimePoint until = Clock::now() + kLastWord;
+  if (!store_.remove(key_prefix(generation_), until).ok()) return;
+  auto left = store_.gather(kWorlds, 0, until);
+  if (!left.ok()) return;
+  for (const auto& [key, value] : *left) {
+    uint64_t number = 0;
+    auto [end, error] = std::from_chars(key.data() + kWorlds.size(), key.data() + key.size(), number);
+    if (error == std::errc() && Generation{number} < generation_)
+      (void)store_.remove(key_prefix(Generation{number}), until);
+  }
+}
+
 Result<Bytes> LeadersMeeting::await_report(ControlLink& link) {
   TimePoint until = std::max(deadline_, Clock::now()) + kPatience;
   for (;;) {
     Status status = link.progress(Clock::now());
     ByteView message;
     if (link.receive(message)) return decode_report(message);
-    if (!status.ok()) return Status(status.code(), fmt::format("{} before the world formed", status.message()));
+    if (!status.ok())
+      return Status(status.code(), fmt::format("{} before the world formed", status.message()), status.origin());
     if (is_interrupted()) return was_interrupted();
     if (Clock::now() >= until) {
       return Status(Code::unknown,

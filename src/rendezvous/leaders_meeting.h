@@ -1,7 +1,7 @@
 // The leaders of a world's hosts meet: each publishes its host's record in the store, connects its control link to its
 // parent in the tree of hosts and accepts its children. Then they agree(): reports climb the tree, the root judges, and
 // the verdict comes down, so that all ranks of a world get the same error.
-// Every wait ends with the start time-out, and the error names who is missing; or when `interrupt` becomes readable.
+// Every wait ends with the start time-out, and the error names the missing hosts; or when `interrupt` becomes readable.
 // Thread rule: one thread.
 #pragma once
 
@@ -33,6 +33,10 @@ class LeadersMeeting {
   using Judge = std::function<Result<Bytes>(Bytes all)>;
   Result<Bytes> agree(Result<Bytes> own, const Merge& merge, const Judge& judge);
 
+  // Root: takes what leaders have published for this world, and for those before it, out of the store. Nobody looks for
+  // it any more when `judge` of the last agreement is called.
+  void clear_store();
+
   std::unique_ptr<ControlLink> take_parent() { return std::move(parent_); }
   std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> take_children() { return std::move(children_); }
   std::vector<Accepted> take_early() { return std::move(early_); }  // data connections that have come already
@@ -45,6 +49,7 @@ class LeadersMeeting {
   void wait_for(std::vector<int> descriptors, TimePoint until) const;
   bool is_interrupted() const;
   bool has_all_children() const { return children_.size() == expected_.size(); }
+  Status look_for_failure();
   Status explain_missing(std::string_view what);
   Result<Bytes> await_report(ControlLink& link);
 
@@ -59,6 +64,7 @@ class LeadersMeeting {
   std::unique_ptr<ControlLink> parent_;
   std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> children_;  // by index of their host
   std::vector<Accepted> early_;
+  TimePoint look_at_{};  // when look_for_failure() is due
   Status trouble_;
 };
 

@@ -14,7 +14,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kMostChanges = 1024;  // that nobody has asked for; what counts is that there are some
+constexpr size_t kMostChanges = 1024;  // that were not asked for; it matters only whether there are any
 
 template <class... Cases>
 struct Match : Cases... {

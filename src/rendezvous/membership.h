@@ -1,6 +1,6 @@
 // A worker's side of an elastic job: one connection to the launcher, which tells it its place in every world and what
 // happens to the hosts. When the connection ends the job is over, and everything that waits says so.
-// Who calls: the Runtime, from init(), and through it the C ABI. Thread rule: any thread; one caller of next_place() at
+// Callers: the Runtime, from init(), and through it the C ABI. Thread rule: any thread; one caller of next_place() at
 // a time. A thread of its own has the connection.
 #pragma once
 
@@ -33,7 +33,7 @@ class Membership {
   Membership& operator=(const Membership&) = delete;
 
   // Says that this process is ready for the next world, for a reason, and waits for its place there. `lost_rank`: whom
-  // it found silent; -1: nobody. removed: there is no place; peer_lost: the launcher is gone; aborted: the job has
+  // it found silent; -1: none. removed: there is no place; peer_lost: the launcher is gone; aborted: the job has
   // failed; timed_out.
   Result<Place> next_place(const std::string& reason, int32_t lost_rank, TimePoint deadline);
   // Readable once the launcher has said that the world last given cannot form.

@@ -6,7 +6,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+
+#include "net/poller.h"
 
 namespace hvd {
 namespace {
@@ -15,20 +18,17 @@ constexpr uint32_t kParcel = 0x48565031;  // "HVP1"
 
 Status gone() { return {Code::peer_lost, "the process at the other end is gone"}; }
 
-int milliseconds_left(TimePoint time) {
-  return static_cast<int>(std::clamp(seconds_of(time - Clock::now()) * 1e3 + 1, 0.0, 1e6));
-}
-
 }  // namespace
 
 bool wait_readable(const UniqueFd& fd, TimePoint until, int interrupt) {
   pollfd wanted[] = {{.fd = fd.get(), .events = POLLIN, .revents = 0},
                      {.fd = interrupt, .events = POLLIN, .revents = 0}};
-  int ready = 0;
-  do {
-    ready = ::poll(wanted, 2, milliseconds_left(until));
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0 && wanted[1].revents == 0;
+  // poll() may end early: by a signal, or because it cannot wait that long.
+  for (;;) {
+    int ready = ::poll(wanted, 2, milliseconds_until(until));
+    if (ready > 0) return wanted[1].revents == 0;
+    if (ready < 0 ? errno != EINTR : Clock::now() >= until) return false;
+  }
 }
 
 bool is_readable(int fd) {
@@ -56,7 +56,10 @@ bool send_message(const UniqueFd& socket, ByteView message, std::span<const int>
   return ::sendmsg(socket.get(), &head, MSG_NOSIGNAL) == static_cast<ssize_t>(message.size());
 }
 
-bool receive_message(const UniqueFd& socket, std::span<std::byte> message, std::vector<UniqueFd>& fds) {
+namespace {
+
+// The length of the message, which may be more than there was room for; -1: none came.
+ssize_t receive_bytes(const UniqueFd& socket, std::span<std::byte> message, std::vector<UniqueFd>& fds) {
   iovec part{.iov_base = message.data(), .iov_len = message.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];
   msghdr head{};
@@ -64,7 +67,7 @@ bool receive_message(const UniqueFd& socket, std::span<std::byte> message, std::
   head.msg_iovlen = 1;
   head.msg_control = control;
   head.msg_controllen = sizeof control;
-  ssize_t got = ::recvmsg(socket.get(), &head, MSG_CMSG_CLOEXEC);
+  ssize_t got = ::recvmsg(socket.get(), &head, MSG_CMSG_CLOEXEC | MSG_TRUNC);
   for (cmsghdr* rights = CMSG_FIRSTHDR(&head); got >= 0 && rights != nullptr; rights = CMSG_NXTHDR(&head, rights)) {
     if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
     size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -74,7 +77,20 @@ bool receive_message(const UniqueFd& socket, std::span<std::byte> message, std::
       fds.emplace_back(fd);
     }
   }
-  return got == static_cast<ssize_t>(message.size());
+  return got;
+}
+
+}  // namespace
+
+bool receive_message(const UniqueFd& socket, std::span<std::byte> message, std::vector<UniqueFd>& fds) {
+  return receive_bytes(socket, message, fds) == static_cast<ssize_t>(message.size());
+}
+
+Bytes receive_up_to(const UniqueFd& socket, size_t most, std::vector<UniqueFd>& fds) {
+  Bytes message(most);
+  ssize_t got = receive_bytes(socket, message, fds);
+  message.resize(got < 0 || static_cast<size_t>(got) > most ? 0 : static_cast<size_t>(got));
+  return message;
 }
 
 Status send_parcel(const UniqueFd& socket, ByteView bytes) {

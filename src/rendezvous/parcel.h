@@ -22,6 +22,8 @@ Status was_interrupted();  // what a meeting that was ended this way says
 bool send_message(const UniqueFd& socket, ByteView message, std::span<const int> fds);
 // True: a message of exactly this length came.
 bool receive_message(const UniqueFd& socket, std::span<std::byte> message, std::vector<UniqueFd>& fds);
+// A message of up to `most` bytes; empty: none came, or a longer one.
+Bytes receive_up_to(const UniqueFd& socket, size_t most, std::vector<UniqueFd>& fds);
 
 Status send_parcel(const UniqueFd& socket, ByteView bytes);
 // timed_out, which an interrupt is too, or peer_lost: the other side is gone.

@@ -15,6 +15,7 @@ inline Bytes encode_report(const Result<Bytes>& report) {
     out.bytes(report.value());
   } else {
     out.text(report.status().message());
+    encode(out, report.status().origin());
   }
   return bytes;
 }
@@ -27,8 +28,9 @@ inline Result<Bytes> decode_report(ByteView bytes) {
     return Bytes(value.begin(), value.end());
   }
   std::string text(in.text());
+  Origin origin = decode_origin(in);
   if (!in.ok()) return Status(Code::unknown, "a report of another rank cannot be read");
-  return Status(code, text);
+  return Status(code, text, std::move(origin));
 }
 
 }  // namespace hvd

@@ -27,7 +27,7 @@ class Store {
 
   virtual ~Store() = default;
   virtual Status set(std::string_view key, ByteView value, TimePoint deadline) = 0;  // replaces what was there
-  virtual Result<Bytes> get(std::string_view key, TimePoint deadline) = 0;           // waits until somebody sets it
+  virtual Result<Bytes> get(std::string_view key, TimePoint deadline) = 0;           // waits until it is set
   // Waits until at least `count` keys begin with `prefix`, then gives all of those, in order of their keys.
   virtual Result<Entries> gather(std::string_view prefix, size_t count, TimePoint deadline) = 0;
   virtual Status remove(std::string_view prefix, TimePoint deadline) = 0;

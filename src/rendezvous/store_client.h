@@ -15,7 +15,7 @@ namespace hvd {
 
 class StoreClient : public Store {
  public:
-  // Connects within the deadline; `rank` says who we are (-1: not a rank). The error lists every address tried.
+  // Connects within the deadline; `rank` is ours (-1: not a rank). The error lists every address tried.
   static Result<std::unique_ptr<StoreClient>> connect(std::vector<Endpoint> endpoints, const Credentials& credentials,
                                                       int32_t rank, TimePoint deadline, StoreLimits limits = {});
 

@@ -1,5 +1,5 @@
-// Hosts the store: one thread that serves every client of the job and nobody else. Whoever waits for a value is parked
-// and costs nothing. Thread rule: create and destroy it from any thread; the rest happens on its own.
+// Hosts the store: one thread that serves the clients of the job and no others. A request that waits for a value
+// is parked and costs nothing. Thread rule: create and destroy it from any thread; the rest happens on its own.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The store's values and who waits for them: a pure state machine, which store_server.h connects to clients.
-// Thread rule: one thread at a time.
+// The store's values and the requests that wait for them: a pure state machine, which store_server.h connects to
+// clients. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class StoreTable {
 
   explicit StoreTable(StoreLimits limits) : limits_(limits) {}
 
-  // Adds the answers that this request brings about, its own and those of others who waited.
+  // Adds the answers that this request brings about, its own and those of requests that waited.
   void handle(uint64_t client, const StoreRequest& request, std::vector<Answer>& answers);
   void forget(uint64_t client);  // it is gone
 

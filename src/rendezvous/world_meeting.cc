@@ -33,11 +33,11 @@ class WorldMeeting {
         deadline_(Clock::now() + seconds(config.start_timeout)) {}
 
   Result<WorldGroup> meet_alone(UniqueFd memory) {
-    auto met = meet_on_host(world_, std::move(memory), 0, deadline_, interrupt_);
+    auto met = meet_on_host(world_, config_, std::move(memory), arrival(0), deadline_, interrupt_);
     if (!met.ok()) return met.status();
     group_.host = std::move(met->group);
+    group_.crowded = met->crowded;
     group_.host_of_rank.assign(static_cast<size_t>(world_.size), 0);
-    group_.machine_size = world_.size;
     return std::move(group_);
   }
 
@@ -46,7 +46,7 @@ class WorldMeeting {
     if (!credentials.ok()) return credentials.status();
     credentials_.emplace(*credentials);
     if (Status status = open_door(); !status.ok()) return status;
-    auto met = meet_on_host(world_, std::move(memory), acceptor_->port(), deadline_, interrupt_);
+    auto met = meet_on_host(world_, config_, std::move(memory), arrival(acceptor_->port()), deadline_, interrupt_);
     if (!met.ok()) {
       if (is_leader() && !is_readable(interrupt_)) tell_other_hosts(met.status());
       return met.status();
@@ -66,10 +66,14 @@ class WorldMeeting {
  private:
   bool is_leader() const { return world_.local_rank == 0; }
 
-  // Data that a host does not acknowledge ends a connection as soon as silence does.
+  HostArrival arrival(uint16_t port) const {
+    return {.port = port, .knobs = shared_knobs(config_, Scope::on_host), .cores = own_cores()};
+  }
+
+  // A rank that is busy for long does not read. What cannot be reached is found by Mesh::find_unreachable.
   SocketOptions data_options() const {
     SocketOptions options;
-    options.user_timeout = seconds(config_.silence_time);
+    options.user_timeout = SocketOptions::kPatient;
     options.congestion = first_congestion(config_.tcp_congestion);
     return options;
   }
@@ -120,16 +124,18 @@ class WorldMeeting {
     return {};
   }
 
-  // The other leaders look here when they miss this host.
+  // The other leaders look here while they miss this host.
   void tell_other_hosts(const Status& failure) {
     deadline_ = Clock::now() + kLastWord;
     if (!open_store().ok()) return;
     Bytes text;
-    Encoder(text).text(failure.message());
+    Encoder out(text);
+    out.text(failure.message());
+    encode(out, failure.origin());
     (void)store_->set(failure_key(world_.generation, world_.cross_rank), text, deadline_);
   }
 
-  Result<Bytes> meet_leaders(const HostMeeting& met) {
+  Result<Bytes> meet_leaders(HostMeeting& met) {
     if (Status status = open_store(); !status.ok()) return status;
     HostRecord own{.index = world_.cross_rank,
                    .name = world_.host,
@@ -137,9 +143,11 @@ class WorldMeeting {
                    .world_size = world_.size,
                    .hosts = world_.cross_size,
                    .addresses = acceptor_->endpoints(),
-                   .ranks = {}};
+                   .ranks = {},
+                   .knobs = shared_knobs(config_, Scope::in_world)};
     for (size_t local = 0; local < met.pids.size(); local++) {
-      own.ranks.push_back({group_.host.world_ranks[local], met.pids[local], met.ports[local]});
+      own.ranks.push_back({group_.host.world_ranks[local], met.pids[local], met.arrived[local].port,
+                           std::move(met.arrived[local].cores)});
     }
     Bytes record;
     Encoder out(record);
@@ -154,6 +162,7 @@ class WorldMeeting {
           auto hosts = decode_hosts(in);
           if (!hosts.ok()) return hosts.status();
           if (Status status = sort_and_check(*hosts); !status.ok()) return status;
+          if (Status status = hvd::agree(*hosts); !status.ok()) return status;
           Bytes table;
           Encoder table_out(table);
           encode(table_out, *hosts);
@@ -164,7 +173,7 @@ class WorldMeeting {
   static void append_hosts(Bytes& all, ByteView one) {
     Decoder in_all(all), in_one(one);
     auto hosts = decode_hosts(in_all), more = decode_hosts(in_one);
-    if (!hosts.ok() || !more.ok()) return all.clear();  // which nobody can read
+    if (!hosts.ok() || !more.ok()) return all.clear();  // which cannot be read
     hosts->insert(hosts->end(), more->begin(), more->end());
     all.clear();
     Encoder out(all);
@@ -186,7 +195,7 @@ class WorldMeeting {
     if (is_leader()) {
       Bytes parcel = encode_report(outcome);
       for (const UniqueFd& socket : group_.host.sockets) {
-        if (socket) (void)send_parcel(socket, parcel);  // who is gone is noticed by the next step or the transport
+        if (socket) (void)send_parcel(socket, parcel);  // the next step or the transport notices a rank that is gone
       }
     }
     return outcome.status();
@@ -204,12 +213,19 @@ class WorldMeeting {
       if (mine.ok() && !theirs.ok()) mine = std::move(theirs);
     }
     return leaders_->agree(
-        std::move(mine), [](Bytes&, ByteView) {}, [](const Bytes&) -> Result<Bytes> { return Bytes(); });
+        std::move(mine), [](Bytes&, ByteView) {},
+        [this](const Bytes&) -> Result<Bytes> {
+          leaders_->clear_store();  // before anybody goes on
+          return Bytes();
+        });
   }
 
   Status gone(size_t local) const {
     size_t rank = static_cast<size_t>(group_.host.world_ranks[local]);
-    return {Code::peer_lost, fmt::format("{} is gone before the world formed", group_.host.rank_names[rank])};
+    const RankPlace& place = group_.host.places[rank];
+    return {Code::peer_lost,
+            fmt::format("{} is gone before the world formed", group_.host.rank_names[rank]),
+            {.kind = OriginKind::lost, .rank = static_cast<int32_t>(rank), .host = place.host, .pid = place.pid}};
   }
 
   // ---- with the table ----
@@ -226,9 +242,11 @@ class WorldMeeting {
         size_t rank = static_cast<size_t>(host.ranks[local].rank);
         group_.host_of_rank[rank] = host.index;
         group_.host.rank_names[rank] = rank_name(host, local);
+        group_.host.places[rank] = {host.name, host.ranks[local].pid};
       }
     }
-    group_.machine_size = ranks_on_machine(group_.hosts, group_.host_of_rank[static_cast<size_t>(world_.rank)]);
+    size_t own = static_cast<size_t>(group_.host_of_rank[static_cast<size_t>(world_.rank)]);
+    group_.crowded = group_.hosts[own].crowded;
     return {};
   }
 
@@ -255,7 +273,8 @@ class WorldMeeting {
         continue;
       }
       if (!opened->stripes.ok()) {
-        return {opened->stripes.status().code(), fmt::format("{}: {}", own_name(), opened->stripes.status().message())};
+        return {opened->stripes.status().code(), fmt::format("{}: {}", own_name(), opened->stripes.status().message()),
+                opened->stripes.status().origin()};
       }
       group_.streams.emplace_back(opened->peer, std::move(*opened->stripes));
     }
@@ -265,7 +284,7 @@ class WorldMeeting {
   const std::string& own_name() const { return group_.host.rank_names[static_cast<size_t>(world_.rank)]; }
 
   void take_links() {
-    group_.dialer->set_timeout(seconds(config_.start_timeout));
+    group_.dialer->be_patient(seconds(std::max(config_.start_timeout, 1.0)));
     if (!leaders_) return;
     group_.parent = leaders_->take_parent();
     group_.children = leaders_->take_children();
@@ -273,7 +292,8 @@ class WorldMeeting {
     TimePoint now = Clock::now();
     if (group_.parent) group_.parent->set_limits(limits, now);
     for (auto& [host, link] : group_.children) {
-      link->set_peer(rank_name(group_.hosts[static_cast<size_t>(host)], 0));
+      const HostRecord& child = group_.hosts[static_cast<size_t>(host)];
+      link->set_peer(rank_name(child, 0), leader_of(child));
       link->set_limits(limits, now);
     }
   }

@@ -25,7 +25,7 @@ struct WorldGroup {
   HostGroup host;
   std::vector<int32_t> host_of_rank;  // index of the host, by rank of the world
   bool is_homogeneous = true;
-  int32_t machine_size = 1;  // ranks on this host, and on others that share its machine
+  bool crowded = false;  // see World; the same on all ranks of a host
 
   // The rest only in worlds of several hosts.
   std::vector<HostRecord> hosts;

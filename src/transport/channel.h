@@ -46,7 +46,7 @@ class Channel {
   int32_t size() const { return static_cast<int32_t>(ranks_.size()); }
   const ChannelShape& shape() const { return shape_; }
   size_t largest_slot() const { return shape_.ring / 4; }
-  bool is_crowded() const;  // more ranks than cores: every wait for another rank is a change of threads
+  bool is_crowded() const;                           // the same on every rank; see TransportSettings
   void describe(const char* what) { what_ = what; }  // names the operation under way, for reports; must stay valid
 
   // ---- steps ----

@@ -1,5 +1,8 @@
 #include "transport/mesh.h"
 
+#include <fmt/core.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -19,6 +22,20 @@ constexpr size_t kMostAtOnce = 1 << 20;
 void set_linger(int descriptor, bool reset_on_close) {
   linger how{.l_onoff = reset_on_close ? 1 : 0, .l_linger = 0};
   ::setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &how, sizeof how);
+}
+
+// Whether bytes, or the question whether the peer has room again, are sent again and again and the peer's host answers
+// none of it: nothing has come back since the last of them, nor for `since`. A peer that does not read has a host that
+// answers, if only that there is no room. TCP asks at ever longer intervals, so answers may be rare, and hosts leave
+// out an answer soon after another.
+bool is_unanswered(int descriptor, Duration since) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;  // no TCP
+  constexpr int kTries = 2;
+  bool sends_again = info.tcpi_unacked > 0 && info.tcpi_retransmits >= kTries;
+  bool asks = info.tcpi_probes >= kTries || (sends_again && info.tcpi_last_ack_recv > info.tcpi_last_data_sent);
+  return asks && std::chrono::milliseconds(info.tcpi_last_ack_recv) >= since;
 }
 
 Status error_of(int descriptor) {
@@ -70,6 +87,7 @@ void Mesh::connect(Peer& peer, std::vector<std::unique_ptr<Stream>> stripes) {
     Connection& connection = peer.connections.emplace_back();
     connection.peer = &peer;
     connection.stream = std::move(stream);
+    connection.answered_at = Clock::now();
     set_linger(connection.stream->descriptor(), true);
     epoll_event event{.events = EPOLLRDHUP, .data = {.ptr = &connection}};
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.stream->descriptor(), &event);
@@ -257,6 +275,22 @@ void Mesh::check_peers() {
     int descriptor = connection->stream->descriptor();
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
     if ((events[i].events & EPOLLERR) != 0) tell(*connection->peer, error_of(descriptor));
+  }
+}
+
+// TCP_USER_TIMEOUT would also end connections to peers that are alive and do not read.
+void Mesh::find_unreachable(TimePoint now, Duration limit) {
+  bool was_away = now - looked_at_ > limit / 2;  // and does not know what was acknowledged meanwhile
+  Duration since_look = now - looked_at_;
+  looked_at_ = now;
+  std::lock_guard lock(list_mutex_);
+  for (auto& [rank, peer] : peers_) {
+    for (Connection& connection : peer->connections) {
+      if (was_away || !is_unanswered(connection.stream->descriptor(), since_look)) connection.answered_at = now;
+      if (now - connection.answered_at < limit) continue;
+      tell(*peer, {Code::peer_lost, fmt::format("its host has acknowledged no data for {:.1f} s",
+                                                seconds_of(now - connection.answered_at))});
+    }
   }
 }
 

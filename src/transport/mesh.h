@@ -8,9 +8,11 @@
 //
 // How a stream ends tells why. A process that dies resets its connections (set_linger in mesh.cc), and
 // that is a loss at once. One that leaves in order says so first (say_goodbye) and closes; that is a loss only for who
-// still wants bytes of it.
+// still wants bytes of it. A host that cannot be reached acknowledges nothing: find_unreachable() looks for that. It is
+// no sign of it that a peer does not read, because it may be busy with other things for as long as it likes.
 //
-// Thread rule: the thread that drives, except check_peers() and list_descriptors(), which any thread may call.
+// Thread rule: the thread that drives, except check_peers() and list_descriptors(), which any thread may call, and
+// find_unreachable(), which has one caller of its own (engine/watch.h).
 #pragma once
 
 #include <atomic>
@@ -66,6 +68,8 @@ class Mesh {
   bool arm();  // false: do not sleep, there is something to do
   void disarm();
   void check_peers();  // after a wake-up: takes the ends of peers, so that they wake nobody again
+  // Ends the peers to which bytes are under way and whose hosts have acknowledged none for `limit`.
+  void find_unreachable(TimePoint now, Duration limit);
   void say_goodbye();  // from now on the end of our streams is no failure
   void list_descriptors(std::vector<int>& into) const;
 
@@ -75,6 +79,7 @@ class Mesh {
     Peer* peer = nullptr;
     std::unique_ptr<Stream> stream;
     bool armed = false;
+    TimePoint answered_at{};  // by its host, as far as find_unreachable() knows
   };
   struct Peer {
     Peer(int32_t peer, const MeshSettings& settings)
@@ -113,6 +118,7 @@ class Mesh {
   std::map<int32_t, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> active_;       // those with something queued
   std::vector<Connection*> armed_;  // those that wake for bytes
+  TimePoint looked_at_{};           // by find_unreachable()
 };
 
 }  // namespace hvd

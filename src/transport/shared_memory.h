@@ -44,11 +44,16 @@ struct RankBlock {
   alignas(kLinePair) MessageLine up_ring[kUpLines];
 };
 
+// An encoded Origin is never longer.
+inline constexpr size_t kLongestOrigin = 2 * kLongestOriginName + kLongestOriginText + 64;
+
 struct ControlBlock {
   // The first failure; 0: none, 1: being written, 2: the fields below are valid.
   alignas(kLinePair) std::atomic<uint32_t> failed{0};
   int32_t failure_code = 0;
+  uint32_t failure_origin_size = 0;
   char failure_text[4096] = {};                          // room for the list of all addresses that were tried
+  std::byte failure_origin[kLongestOrigin] = {};         // encoded
   alignas(kLinePair) std::atomic<uint32_t> blocked{0};   // how many ranks are Activity::blocked
   Flag up_read[kMaxLocalRanks];                          // lines the root has taken from each rank
   alignas(kLinePair) MessageLine down_ring[kDownLines];  // written by the root

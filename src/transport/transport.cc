@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kGoodbye = 'B';
 constexpr size_t kStagingAlignment = 2 << 20;
+constexpr uint64_t kHasLeft = UINT64_MAX;  // instead of a number of beats
 
 }  // namespace
 
@@ -81,7 +82,8 @@ bool Transport::receive_up(int32_t from, ByteView& message) {
   bool complete = reader.frame.take(block_of(from).up_ring, reader.read, message);
   if (reader.read != before) control_->up_read[from].value.store(reader.read, std::memory_order_release);
   if (reader.frame.broken())
-    abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(world_rank(from)))});
+    abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(world_rank(from))),
+           origin_of(OriginKind::internal, world_rank(from))});
   return complete;
 }
 
@@ -90,7 +92,8 @@ bool Transport::receive_down(ByteView& message) {
   bool complete = down_frame_.take(control_->down_ring, down_read_, message);
   if (down_read_ != before) block_of(rank()).down_read.value.store(down_read_, std::memory_order_release);
   if (down_frame_.broken())
-    abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(world_rank(0)))});
+    abort({Code::unknown, fmt::format("{} sent a message that is too long", rank_name(world_rank(0))),
+           origin_of(OriginKind::internal, world_rank(0))});
   return complete;
 }
 
@@ -157,6 +160,7 @@ void Transport::unwatch(int descriptor) { sleeper_.forget_outside(descriptor); }
 // ---- heartbeats ----
 
 void Transport::beat() { block_of(rank()).beats.value.fetch_add(1, std::memory_order_relaxed); }
+void Transport::stop_beating() { block_of(rank()).beats.value.store(kHasLeft, std::memory_order_relaxed); }
 
 Status Transport::find_silent(TimePoint now, Duration limit) {
   bool was_away = now - pulses_at_ > limit / 2;
@@ -165,10 +169,12 @@ Status Transport::find_silent(TimePoint now, Duration limit) {
   for (int32_t peer = 0; peer < size(); peer++) {
     Pulse& pulse = pulses_[static_cast<size_t>(peer)];
     uint64_t beats = block_of(peer).beats.value.load(std::memory_order_relaxed);
-    if (peer == rank() || was_away || beats != pulse.beats) pulse = {beats, now};
+    if (peer == rank() || was_away || beats != pulse.beats || beats == kHasLeft) pulse = {beats, now};
     if (now - pulse.changed >= limit) {
-      return {Code::peer_lost, fmt::format("{} is lost: silent for {:.1f} s", rank_name(world_rank(peer)),
-                                           seconds_of(now - pulse.changed))};
+      return {
+          Code::peer_lost,
+          fmt::format("{} is lost: silent for {:.1f} s", rank_name(world_rank(peer)), seconds_of(now - pulse.changed)),
+          origin_of(OriginKind::silent, world_rank(peer))};
     }
   }
   return {};
@@ -192,8 +198,9 @@ void Transport::check_peers() {
     closed_[peer] = true;
     sleeper_.forget(socket);
     if (departed_[peer] || departures_expected_) continue;
-    abort({Code::peer_lost, fmt::format("{} is gone: its process ended without shutting Horovod down",
-                                        rank_name(world_rank(static_cast<int32_t>(peer))))});
+    int32_t rank = world_rank(static_cast<int32_t>(peer));
+    abort({Code::peer_lost, fmt::format("{} is gone: its process ended without shutting Horovod down", rank_name(rank)),
+           origin_of(OriginKind::lost, rank)});
   }
 }
 
@@ -211,6 +218,13 @@ void Transport::abort(const Status& status) {
     size_t length = std::min(status.message().size(), sizeof control_->failure_text - 1);
     std::memcpy(control_->failure_text, status.message().data(), length);
     control_->failure_text[length] = 0;
+    // Who does not name another is the origin itself.
+    Bytes origin;
+    Encoder out(origin);
+    encode(out, status.origin().kind == OriginKind::none ? origin_of(OriginKind::internal, world_rank(rank()))
+                                                         : status.origin());
+    control_->failure_origin_size = static_cast<uint32_t>(std::min(origin.size(), sizeof control_->failure_origin));
+    std::memcpy(control_->failure_origin, origin.data(), control_->failure_origin_size);
     control_->failed.store(2, std::memory_order_release);
   }
   for (int32_t peer = 0; peer < size(); peer++) ring_rank(peer);
@@ -221,7 +235,21 @@ Status Transport::failure() const {
   // The writer is between two stores; should it have died there, the text is lost but not the failure.
   for (int i = 0; i < 1'000'000 && control_->failed.load(std::memory_order_acquire) != 2; i++) relax();
   if (control_->failed.load(std::memory_order_acquire) != 2) return {Code::peer_lost, "a rank died"};
-  return {static_cast<Code>(control_->failure_code), control_->failure_text};
+  Decoder origin(ByteView(control_->failure_origin, control_->failure_origin_size));
+  return {static_cast<Code>(control_->failure_code), control_->failure_text, decode_origin(origin)};
+}
+
+Origin Transport::origin_of(OriginKind kind, int32_t world_rank, std::string text) const {
+  return placed({.kind = kind, .rank = world_rank, .text = std::move(text)});
+}
+
+Origin Transport::placed(Origin origin) const {
+  if (origin.rank >= 0 && static_cast<size_t>(origin.rank) < group_.places.size()) {
+    const RankPlace& place = group_.places[static_cast<size_t>(origin.rank)];
+    origin.host = place.host;
+    origin.pid = place.pid;
+  }
+  return origin;
 }
 
 std::vector<int> Transport::descriptors() const {

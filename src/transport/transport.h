@@ -1,7 +1,8 @@
 // Moves bytes between the ranks of one host through shared memory: small control messages up to the root and down from
 // it, and bulk data through Channels. Also the place where a rank waits: spin, yield, and only then sleep.
 // Thread rule: one caller at a time (the thread that drives), except wake(), wake_later(), wake_driver(), abort(),
-// failure() and the sleep of the engine thread, which may overlap with a driving thread.
+// failure() and the sleep of the engine thread, which may overlap with a driving thread, and what is marked as the
+// watch's, which has one caller of its own.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,10 @@ namespace hvd {
 
 struct TransportSettings {
   ChannelShape channel;
-  Duration spin = std::chrono::microseconds(20);  // zero: more ranks than cores
+  // More ranks than cores: every wait for another rank is a change of threads. Decides how tensors are cut, so it is
+  // the same on all ranks of the host. How a rank waits (`spin`, `yield`) is its own choice and decides nothing else.
+  bool crowded = false;
+  Duration spin = std::chrono::microseconds(20);
   Duration yield = std::chrono::milliseconds(1);
   Duration stall_warning = std::chrono::seconds(60);  // a wait inside a collective this long is logged; 0: never
   Duration collective_timeout{};                      // and this long fails the world; 0: never
@@ -45,8 +49,10 @@ class Transport {
   // Ranks here are those of this host; in reports they are those of the world.
   int32_t world_rank(int32_t rank) const { return group_.world_ranks[static_cast<size_t>(rank)]; }
   const std::string& rank_name(int32_t world_rank) const { return group_.rank_names[static_cast<size_t>(world_rank)]; }
+  Origin origin_of(OriginKind kind, int32_t world_rank, std::string text = {}) const;
+  Origin placed(Origin origin) const;  // with the host and pid of its rank
 
-  bool is_crowded() const { return settings_.spin == Duration{}; }
+  bool is_crowded() const { return settings_.crowded; }
 
   // ---- control messages: framed, in order, of any length; what does not fit yet is kept and sent later ----
   void send(ByteView message);                       // the root: to every other rank; the others: to the root
@@ -79,8 +85,11 @@ class Transport {
   void set_chores(std::function<TimePoint(TimePoint)> chores);
   // A process that is stopped keeps its sockets. In worlds that span hosts, and in elastic ones, every rank beats about
   // once a second and looks at the others as often: not ok (peer_lost) names one of this host that has not for `limit`.
+  // The watch's (engine/watch.h).
   void beat();
+  void stop_beating();  // this rank leaves and is not silent
   Status find_silent(TimePoint now, Duration limit);
+  void check_peers();  // looks at the sockets; sets the failure if a peer is gone. Any thread
 
   // ---- waiting ----
   void enter();  // this thread drives from now on
@@ -107,10 +116,13 @@ class Transport {
   // The same for a thread that is not the driver. False: the driver itself sleeps and the event is left to wake it.
   bool answer_bell_for_driver();
 
-  // Fails every wait of every rank from now on. The first failure wins.
+  // Fails every wait of every rank from now on. The first failure wins. One without an origin is this rank's own.
   void abort(const Status& status);
   Status failure() const;
   bool failed() const { return control_->failed.load(std::memory_order_relaxed) != 0; }
+  // This rank is being shut down: a wait inside a collective that lasts until then fails the world. Any thread.
+  // Once; `origin`: why it leaves.
+  void leave_by(TimePoint time, Origin origin);
   // From now on a peer that leaves is no failure: the world has been shut down.
   void expect_departures() { departures_expected_ = true; }
   bool expects_departures() const { return departures_expected_; }
@@ -146,7 +158,6 @@ class Transport {
 
   Status wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank);
   Status block(Predicate ready, TimePoint until, TimePoint since, const char* what, int32_t for_rank);
-  void check_peers();  // looks at the sockets; sets the failure if a peer is gone
   // Wakes the peers that have not seen what we sent or posted. `patient`: not those that are only paused. `leaving`: we
   // shall not look again, so one that drives is asked to.
   enum class Ringing { patient, now, leaving };
@@ -173,6 +184,8 @@ class Transport {
   std::atomic<uint32_t> entries_{0};    // calls of enter()
   std::atomic<bool> naps_{false};       // see sleep()
   std::atomic<bool> alarm_set_{false};  // and nobody has been woken since
+  std::atomic<TimePoint> leave_by_{kNever};
+  Origin departure_;  // set before leave_by_
   std::unique_ptr<Mesh> mesh_;
   std::function<TimePoint(TimePoint)> chores_;
   TimePoint chores_at_ = kNever;  // when they are due
@@ -180,7 +193,7 @@ class Transport {
     uint64_t beats = 0;
     TimePoint changed{};
   };
-  std::vector<Pulse> pulses_;  // root, by rank
+  std::vector<Pulse> pulses_;  // by rank; the watch's
   TimePoint pulses_at_{};      // looked at; long ago: we were away ourselves and judge nobody
   std::map<int32_t, std::unique_ptr<Channel>> channels_;
   std::map<size_t, size_t> used_ranges_;  // staging ranges of the memory object: offset -> end

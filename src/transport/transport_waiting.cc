@@ -135,6 +135,12 @@ void Transport::set_chores(std::function<TimePoint(TimePoint)> chores) {
   chores_at_ = TimePoint::min();
 }
 
+void Transport::leave_by(TimePoint time, Origin origin) {
+  departure_ = std::move(origin);
+  leave_by_.store(time, std::memory_order_seq_cst);
+  wake();
+}
+
 Status Transport::wait_slowly(Predicate ready, TimePoint until, const char* what, int32_t for_rank) {
   TimePoint start = Clock::now();
   TimePoint now = start;
@@ -187,9 +193,10 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
     if (chores_) chores_at_ = chores_(Clock::now());
     bool can_sleep = mesh_ == nullptr || mesh_->arm();
     bool is_ready = ready();
+    TimePoint leave_by = for_rank >= 0 ? leave_by_.load(std::memory_order_seq_cst) : kNever;
     if (can_sleep && !is_ready && !failed()) {
       TimePoint retry = unsent_.empty() ? kNever : Clock::now() + kRetryFullRing;
-      sleeper_.wait(std::min({until, warn_at, give_up, retry, chores_at_}));
+      sleeper_.wait(std::min({until, warn_at, give_up, leave_by, retry, chores_at_}));
     }
     if (mesh_ != nullptr) mesh_->disarm();
     control_->blocked.fetch_sub(1, std::memory_order_seq_cst);
@@ -213,7 +220,14 @@ Status Transport::block(Predicate ready, TimePoint until, TimePoint since, const
       abort({Code::unknown,
              fmt::format("{} did not take part in {} within {:g} s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS); {} waited",
                          rank_name(for_rank), what, seconds_of(settings_.collective_timeout),
-                         rank_name(world_rank(rank())))});
+                         rank_name(world_rank(rank()))),
+             origin_of(OriginKind::deadline, for_rank)});
+    }
+    if (now >= leave_by) {
+      abort({Code::unknown,
+             fmt::format("Horovod has been shut down by {} while {} did not take part in {}",
+                         rank_name(world_rank(rank())), rank_name(for_rank), what),
+             departure_});
     }
   }
 }

@@ -72,7 +72,7 @@ class Call {
   TfStatus status_;  // of the last allocation, for the message
 };
 
-// An output whose size is known takes its input's memory if nobody else needs that, which TensorFlow can tell only
+// An output whose size is known takes its input's memory if nothing else needs that, which TensorFlow can tell only
 // while we hold no reference to the input. So shapes are read first, and inputs are fetched again after that.
 Call::Failure Call::make_output(int index) {
   const std::vector<int64_t>& shape = shapes_[static_cast<size_t>(index)];

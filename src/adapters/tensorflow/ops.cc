@@ -189,7 +189,7 @@ void echo(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done
     input.reset();
     output.reset();
     finish();
-  }).detach();  // it ends with the call; there is nobody who could join it
+  }).detach();  // it ends with the call, and no owner outlives it to join it
 }
 
 void add_self_test(std::string& problem) {

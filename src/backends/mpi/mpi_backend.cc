@@ -113,7 +113,7 @@ bool MpiBackend::poll() {
   return any;
 }
 
-// The ranks agreed on the plan, so they are all on their way: who is late here is stopped, or MPI has lost it.
+// The ranks agreed on the plan, so they are all on their way: one that is late here is stopped, or MPI has lost it.
 void MpiBackend::watch(TimePoint now) {
   const MpiExecution& oldest = *under_way_.front();
   double waited = seconds_of(now - oldest.since);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 namespace hvd {
 namespace {
@@ -52,6 +53,17 @@ std::string MpiLibrary::short_version() const {
   std::replace(text.begin(), text.end(), '\t', ' ');
   text.resize(std::min(text.find_last_not_of(" \r") + 1, text.size()));
   return text;
+}
+
+bool MpiLibrary::finalize_can_hang() const {
+  int major = 0, minor = 0;
+  if (std::sscanf(version_.c_str(), "MPICH Version: %d.%d", &major, &minor) != 2) return false;
+  return (major < 4 || (major == 4 && minor < 2)) && version_.find("ch4:ucx") != std::string::npos;
+}
+
+// MPICH tells how it was configured. It speaks PMI 1 unless another PMI was chosen there.
+bool MpiLibrary::speaks_pmi_1() const {
+  return version_.starts_with("MPICH Version:") && version_.find("--with-pmi") == std::string::npos;
 }
 
 Status MpiLibrary::check(int code, const char* call) const {

@@ -17,6 +17,8 @@ class MpiLibrary {
   const hvd_mpi_api* operator->() const { return api_; }
   const std::string& version() const { return version_; }  // all that MPI says of itself
   std::string short_version() const;                       // its first words: "Open MPI v4.1.4"
+  bool finalize_can_hang() const;                          // MPICH before 4.2 over UCX: see MpiSession::leave
+  bool speaks_pmi_1() const;                               // to the program that started it
   // What the code of a failed call means; ok for none.
   Status check(int code, const char* call) const;
 

@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
+#include "backends/mpi/process_manager.h"
 #include "base/log.h"
 #include "base/watchdog.h"
 #include "collectives/kernels.h"
@@ -43,7 +46,7 @@ Status MpiSession::start(bool threads, TimePoint deadline) {
   int32_t started = 0, ended = 0;
   if (Status status = library_.check(library_->is_started(&started, &ended), "MPI_Initialized"); !status.ok())
     return status;
-  if (ended != 0) {
+  if (ended != 0 || has_left_) {
     return {
         Code::invalid_argument,
         "MPI has been finalised in this process and cannot be started again; call hvd.init() before MPI.Finalize()"};
@@ -66,11 +69,13 @@ Status MpiSession::start(bool threads, TimePoint deadline) {
 
 Status MpiSession::usable() const {
   if (!spoiled_.ok()) {
-    return {spoiled_.code(), fmt::format("MPI cannot be used any more in this process: {}", spoiled_.message())};
+    return {spoiled_.code(), fmt::format("MPI cannot be used any more in this process: {}", spoiled_.message()),
+            spoiled_.origin()};
   }
   int32_t started = 0, ended = 0;
   if (Status status = library_.check(library_->is_started(&started, &ended), "MPI_Initialized"); !status.ok())
     return status;
+  if (has_left_) return {Code::unknown, "Horovod has ended MPI in this process, which is about to end"};
   if (ended != 0) return {Code::unknown, "the script has finalised MPI (MPI.Finalize()) while Horovod uses it"};
   return {};
 }
@@ -79,15 +84,38 @@ void MpiSession::spoil(const Status& why) {
   if (spoiled_.ok()) spoiled_ = why;
 }
 
-void MpiSession::end() {
+// MPICH before 4.2 over UCX's TCP can hang in MPI_Finalize (pmodels/mpich#6596). Each rank flushes its connections
+// there, which needs an answer from each peer, and then blocks in a barrier of the process manager, where it answers
+// nothing. A rank whose peer got its answers and blocks before it has answered waits for ever. No order of the calls
+// avoids that, so MPI_Finalize is not called there: the ranks meet through the process manager, which moves no data of
+// MPI, and tell it themselves that they have ended. The barrier of MPI before it lets all of MPI's own traffic end
+// while every rank still answers.
+bool MpiSession::leave(int process_manager) {
+  if (process_manager < 0 || !library_.finalize_can_hang() || !library_.speaks_pmi_1()) return false;
+  hvd_mpi_request* request = nullptr;
+  int32_t done = 0;
+  if (!comms_.empty() && library_->barrier(comms_.front()->handle, &request) == 0) {
+    // The last rank may come hours later, and MPI has nothing to sleep on.
+    while (done == 0 && library_->test(request, &done) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (Status status = leave_process_manager(process_manager); !status.ok()) {
+    log_warning("MPI is ended by MPI_Finalize, which can hang: {}", status.message());
+    return false;
+  }
+  return true;
+}
+
+void MpiSession::end(int process_manager) {
   int32_t started = 0, ended = 0;
-  bool is_running = library_->is_started(&started, &ended) == 0 && started != 0 && ended == 0;
+  bool is_running = library_->is_started(&started, &ended) == 0 && started != 0 && ended == 0 && !has_left_;
   if (!is_running || process_ != ::getpid()) return;
   if (spoiled_.ok()) {
-    if (started_by_ == ::getpid()) (void)library_->end();
+    if (started_by_ != ::getpid()) return;
+    has_left_ = leave(process_manager);
+    if (!has_left_) (void)library_->end();
     return;
   }
-  if (started_by_ == ::getpid()) return;  // whoever started us sees that MPI was not ended, and ends the job
+  if (started_by_ == ::getpid()) return;  // mpirun sees that MPI was not finalised, and ends the job
   log_error("ending the job: {}", spoiled_.message());
   library_->abort(1);
 }
@@ -124,14 +152,14 @@ Result<MpiComm*> MpiSession::duplicate(hvd_mpi_comm* view, TimePoint deadline) {
   return keep(made);
 }
 
-Result<int32_t> MpiSession::world_size() const {
+Result<MpiPlace> MpiSession::world_place() const {
   hvd_mpi_comm* view = nullptr;
   if (Status status = library_.check(library_->comm_view(nullptr, &view), "MPI_Comm"); !status.ok()) return status;
-  int32_t rank = 0, size = 0;
-  Status status = library_.check(library_->comm_place(view, &rank, &size), "MPI_Comm_size");
+  MpiPlace place;
+  Status status = library_.check(library_->comm_place(view, &place.rank, &place.size), "MPI_Comm_size");
   library_->comm_forget(view);
   if (!status.ok()) return status;
-  return size;
+  return place;
 }
 
 Result<MpiComm*> MpiSession::communicator(const void* handle, const std::vector<int32_t>& ranks, TimePoint deadline) {
@@ -151,7 +179,7 @@ Result<MpiComm*> MpiSession::communicator(const void* handle, const std::vector<
   return found;
 }
 
-// MPI would end the program for a wrong rank. Who is not among them has a world of its own.
+// MPI would end the program for a wrong rank. A process that is not among the ranks has a world of its own.
 Result<std::vector<int32_t>> MpiSession::check_ranks(hvd_mpi_comm* view, const std::vector<int32_t>& ranks) const {
   int32_t rank = 0, size = 0;
   if (Status status = library_.check(library_->comm_place(view, &rank, &size), "MPI_Comm_rank"); !status.ok())

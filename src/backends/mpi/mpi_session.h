@@ -1,7 +1,8 @@
-// MPI in this process, from its start to its end: who started it, its communicators, and whether it can still be used.
-// Every call that waits for other ranks has a deadline; where MPI cannot be interrupted, the process ends then, with
-// the cause on stderr. Collectives cannot be taken back in MPI: when ranks did not finish one, MPI is *spoiled*. It is
-// not called any more then, also not at the end, where it would wait for ever. Thread rule: one caller at a time.
+// MPI in this process, from its start to its end: the process that started it, its communicators, and whether it can
+// still be used. Every call that waits for other ranks has a deadline; where MPI cannot be interrupted, the process
+// ends then, with the cause on stderr. Collectives cannot be taken back in MPI: when ranks did not finish one, MPI is
+// *spoiled*. It is not called any more then, also not at the end, where it would wait for ever. Thread rule: one caller
+// at a time.
 #pragma once
 
 #include <memory>
@@ -21,6 +22,10 @@ struct MpiComm {
   std::vector<int32_t> ranks;      // of the whole; empty: all
 };
 
+struct MpiPlace {
+  int32_t rank = 0, size = 1;
+};
+
 class MpiSession {
  public:
   static Result<std::unique_ptr<MpiSession>> open(const std::string& library);
@@ -31,7 +36,7 @@ class MpiSession {
   bool threads_supported() const { return level_ == HVD_MPI_MULTIPLE; }
   Status usable() const;  // not ok: spoiled, not started, or ended by the script
 
-  Result<int32_t> world_size() const;  // of MPI_COMM_WORLD
+  Result<MpiPlace> world_place() const;  // in MPI_COMM_WORLD
   // Collective over the communicator at that address (null: MPI_COMM_WORLD). `ranks`: only these of it; they alone
   // call.
   Result<MpiComm*> communicator(const void* handle, const std::vector<int32_t>& ranks, TimePoint deadline);
@@ -47,11 +52,13 @@ class MpiSession {
 
   void spoil(const Status& why);
   // Before the process ends: ends MPI if this session started it. Spoiled, and the script's: ends the job, because the
-  // script's own end of MPI would hang. Not in a forked child.
-  void end();
+  // script's own end of MPI would hang. Not in a forked child. `process_manager`: the descriptor of the program that
+  // started the ranks, or -1.
+  void end(int process_manager);
 
  private:
   explicit MpiSession(MpiLibrary library) : library_(std::move(library)) {}
+  bool leave(int process_manager);  // false: MPI_Finalize has to end MPI
   Result<MpiComm*> keep(hvd_mpi_comm* handle);
   Result<std::vector<int32_t>> check_ranks(hvd_mpi_comm* view, const std::vector<int32_t>& ranks) const;
   Result<MpiComm*> make_part(hvd_mpi_comm* of, const MpiComm* whole, const std::vector<int32_t>& ranks,
@@ -64,6 +71,7 @@ class MpiSession {
   bool is_prepared_ = false;
   int64_t started_by_ = 0;  // the process that did; 0: the script
   int64_t process_ = 0;     // that uses it
+  bool has_left_ = false;   // without MPI_Finalize
   Status spoiled_;
   std::vector<std::unique_ptr<MpiComm>> comms_;
 };

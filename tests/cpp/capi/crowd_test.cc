@@ -1,20 +1,13 @@
 // As many ranks as a host may have, and as many on several hosts, many more than there are cores: real processes that
 // know each other only from the environment, as the launcher makes it.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "horovod/horovod.h"
+#include "processes.h"
 
 namespace {
 
@@ -26,22 +19,6 @@ struct Crowd {
 void PrintTo(const Crowd& crowd, std::ostream* out) {
   *out << crowd.hosts << " hosts with " << crowd.ranks_per_host << " ranks";
 }
-
-// Nobody else takes it before rank 0 listens there: it lies below the range from which the system gives ports away.
-int free_port() {
-  for (int port = 20000 + ::getpid() % 10000;; port++) {
-    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    const bool free = ::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
-    ::close(socket);
-    if (free) return port;
-  }
-}
-
-void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
 
 // Sums the elements over all ranks, in place; false with the reason on stderr.
 bool sum(const char* name, std::vector<float>& data) {
@@ -68,23 +45,6 @@ bool sum(const char* name, std::vector<float>& data) {
   }
   std::fprintf(stderr, "%s: %s\n", name, hvd_last_error());
   return false;
-}
-
-// The hosts are pretended: processes with different host names share no memory.
-void describe_world(const Crowd& crowd, int rank, int port) {
-  set("HOROVOD_RANK", std::to_string(rank));
-  set("HOROVOD_SIZE", std::to_string(crowd.size()));
-  set("HOROVOD_LOCAL_RANK", std::to_string(rank % crowd.ranks_per_host));
-  set("HOROVOD_LOCAL_SIZE", std::to_string(crowd.ranks_per_host));
-  set("HOROVOD_CROSS_RANK", std::to_string(rank / crowd.ranks_per_host));
-  set("HOROVOD_CROSS_SIZE", std::to_string(crowd.hosts));
-  set("HOROVOD_HOSTNAME", "host" + std::to_string(rank / crowd.ranks_per_host));
-  set("HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1");
-  set("HOROVOD_GLOO_RENDEZVOUS_PORT", std::to_string(port));
-  set("HOROVOD_GLOO_IFACE", "lo");
-  set("_HOROVOD_SECRET_KEY", std::string(64, '7'));
-  set("HOROVOD_START_TIMEOUT", "200");
-  set("HOROVOD_SILENCE_SECONDS", "100");  // with so many ranks to a core, one may not get its turn for long
 }
 
 // Sizes on both sides of the limit between one hop and staged chunks, the largest less often.
@@ -116,27 +76,11 @@ class Crowds : public testing::TestWithParam<Crowd> {};
 
 TEST_P(Crowds, FormAWorldAndReduce) {
   const Crowd& crowd = GetParam();
-  const int port = free_port();
-  const pid_t parent = ::getpid();
-  std::vector<pid_t> ranks;
-  for (int rank = 0; rank < crowd.size(); rank++) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(6);
-      describe_world(crowd, rank, port);
-      const int code = run_rank(crowd, rank);
-      std::fflush(nullptr);
-      ::_exit(code);
-    }
-    ranks.push_back(child);
-  }
-  for (size_t rank = 0; rank < ranks.size(); rank++) {
-    int status = 0;
-    ASSERT_EQ(::waitpid(ranks[rank], &status, 0), ranks[rank]);
-    EXPECT_EQ(status, 0) << "rank " << rank;
-  }
+  // With so many ranks to a core, one may not get its turn for long.
+  const test::Variables variables{{"HOROVOD_SILENCE_SECONDS", "100"}};
+  auto body = [&](int rank) { return run_rank(crowd, rank); };
+  const std::vector<pid_t> ranks = test::start_world(crowd.hosts, crowd.ranks_per_host, variables, body);
+  for (size_t rank = 0; rank < ranks.size(); rank++) EXPECT_EQ(test::wait_for(ranks[rank]), 0) << "rank " << rank;
 }
 
 INSTANTIATE_TEST_SUITE_P(, Crowds, testing::Values(Crowd{1, 128, 2}, Crowd{4, 16, 100}, Crowd{4, 32, 100}));

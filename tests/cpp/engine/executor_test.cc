@@ -28,6 +28,8 @@ struct Member {
     Request request = operation.request;
     submission->operations.push_back(std::move(operation));
     EXPECT_TRUE(operations.add(submission).ok());
+    std::vector<Task*> taken;
+    operations.take_new(taken);
     EXPECT_TRUE(executor->run(plan_of(std::move(request), result)).ok());
     EXPECT_TRUE(submission->done && submission->status.ok()) << submission->status.message();
     operations.release(submission->handle);

@@ -48,11 +48,12 @@ TEST(HostLinks, GoodbyeAloneIsNoFailure) {
 // The others would wait for the lost rank until they give up connecting to it.
 TEST(HostLinks, WhoFailsAndLeavesAtOnceStillTellsTheOthers) {
   Leader leader = make_leader();
-  leader.transport->abort({Code::peer_lost, "rank 3 is gone"});
+  leader.transport->abort({Code::peer_lost, "rank 3 is gone", {.kind = OriginKind::lost, .rank = 3}});
   leader.links->leave(Clock::now() + 10s);
   EXPECT_TRUE(progress_until_the_goodbye(*leader.below).ok());
   EXPECT_EQ(leader.below->failure().code(), Code::peer_lost);
   EXPECT_THAT(leader.below->failure().message(), HasSubstr("rank 3 is gone"));
+  EXPECT_EQ(leader.below->failure().origin().rank, 3);
 }
 
 }  // namespace

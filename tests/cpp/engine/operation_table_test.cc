@@ -28,8 +28,15 @@ Plan plan_of(const std::vector<std::string>& names, int32_t process_set = kWorld
   return plan;
 }
 
-// What a driver does with a plan: returns the tasks that are done by it.
+std::vector<Task*> take(OperationTable& table) {
+  std::vector<Task*> taken;
+  table.take_new(taken);
+  return taken;
+}
+
+// What a driver does: returns the tasks that are done by the plan.
 std::vector<TaskRef> finish(OperationTable& table, const Plan& plan, const Status& status = {}) {
+  take(table);
   std::vector<Task::Place*> found;
   table.find(plan, found);
   std::erase(found, nullptr);
@@ -55,6 +62,7 @@ TEST(OperationTable, ManyNamesAreFoundAmongMany) {
   std::vector<std::string> names;
   for (int i = 0; i < 1000; i++) names.push_back("tensor." + std::to_string(i));
   for (const std::string& name : names) ASSERT_TRUE(table.add(task_named({name})).ok());
+  take(table);
   std::vector<Task::Place*> found;
   table.find(plan_of(names), found);
   ASSERT_EQ(found.size(), names.size());
@@ -64,6 +72,25 @@ TEST(OperationTable, ManyNamesAreFoundAmongMany) {
   EXPECT_EQ(found, (std::vector<Task::Place*>{nullptr, nullptr, nullptr}));
   EXPECT_EQ(finish(table, plan_of(names)).size(), names.size());
   EXPECT_EQ(table.in_flight(), 0u);
+}
+
+TEST(OperationTable, APlanMeansOnlyWhatTheDriverHasTaken) {
+  OperationTable table;
+  TaskRef task = task_named({"a"});
+  ASSERT_TRUE(table.add(task).ok());
+  std::vector<Task::Place*> found;
+  table.find(plan_of({"a"}), found);
+  EXPECT_EQ(found, std::vector<Task::Place*>{nullptr}) << "it has not been announced";
+  EXPECT_EQ(take(table), std::vector<Task*>{task.get()});
+  EXPECT_EQ(finish(table, plan_of({"a"})).size(), 1u);
+}
+
+TEST(OperationTable, WhatHasEndedIsNotTaken) {
+  OperationTable table;
+  ASSERT_TRUE(table.add(task_named({"a"})).ok());
+  EXPECT_EQ(table.finish_all({Code::unknown, "over"}).size(), 1u);
+  EXPECT_FALSE(table.has_new());
+  EXPECT_TRUE(take(table).empty());
 }
 
 TEST(OperationTable, AGroupIsDoneWithItsLastMemberAndKeepsItsFirstError) {
@@ -142,6 +169,7 @@ TEST(OperationTable, AClosedOneRefusesAndEndsWhatNoBackendRuns) {
   OperationTable table;
   TaskRef idle = task_named({"idle"}), running = task_named({"running"});
   ASSERT_TRUE(table.add(idle).ok() && table.add(running).ok());
+  take(table);
   running->operations[0].running = true;
   table.close({Code::peer_lost, "gone"});
   EXPECT_EQ(table.add(task_named({"late"})).code(), Code::peer_lost);

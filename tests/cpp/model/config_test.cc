@@ -9,6 +9,9 @@
 #include <set>
 #include <string>
 
+#include "model/plan.h"
+#include "model/shared_knobs.h"
+
 namespace hvd {
 namespace {
 
@@ -232,6 +235,14 @@ TEST(Knobs, AreDescribedInFullAndOnce) {
   EXPECT_GT(names.size(), 50u);
 }
 
+TEST(Knobs, AreFoundByName) {
+  auto samples = knob_facts("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES");
+  ASSERT_TRUE(samples);
+  EXPECT_EQ(samples->low, 1);
+  EXPECT_EQ(samples->high, 1000);
+  EXPECT_FALSE(knob_facts("HOROVOD_NO_SUCH_KNOB"));
+}
+
 TEST(Knobs, TheirDefaultsAreValidValues) {
   Environment environment;
   for (const auto& knob : nlohmann::json::parse(knobs_json())) environment[knob.at("name")] = knob.at("default");
@@ -243,6 +254,42 @@ TEST(Knobs, TheirDefaultsAreValidValues) {
   EXPECT_EQ(config->autotune_gaussian_process_noise, 0.8);
   EXPECT_TRUE(config->stall_check);
   EXPECT_EQ(config->log.level, LogLevel::warning);
+}
+
+std::string difference(const Environment& a, const Environment& b, Scope scope = Scope::on_host) {
+  std::vector<KnobsOf> all{{.ranks = {0}, .knobs = shared_knobs(parse(a).value(), scope)},
+                           {.ranks = {1}, .knobs = shared_knobs(parse(b).value(), scope)}};
+  return std::string(compare_knobs(all, scope).message());
+}
+
+TEST(SharedKnobs, HowRanksWaitIsTheirOwnChoice) {
+  EXPECT_EQ(difference({}, {{"HOROVOD_SPIN_US", "0"}, {"HOROVOD_YIELD_US", "7"}, {"HOROVOD_TIMELINE", "here"}}), "");
+  EXPECT_EQ(difference({}, {{"HOROVOD_CYCLE_TIME", "5"}, {"HOROVOD_COLLECTIVE_TIMEOUT_SECONDS", "9"}}), "");
+}
+
+TEST(SharedKnobs, HowDataAreCutIsNot) {
+  for (const char* name : {"HOROVOD_SHM_RING_BYTES", "HOROVOD_SHM_CHUNK_BYTES", "HOROVOD_ONE_SHOT_LIMIT"}) {
+    EXPECT_THAT(difference({}, {{name, "65536"}}), testing::HasSubstr(std::string(name) + " is "));
+    EXPECT_THAT(difference({}, {{name, "65536"}}), testing::HasSubstr("65536 on rank 1"));
+    EXPECT_EQ(difference({}, {{name, "65536"}}, Scope::in_world), "") << name;  // hosts may differ
+  }
+  EXPECT_THAT(difference({}, {{"HOROVOD_HIERARCHICAL_ALLREDUCE", "0"}}, Scope::in_world),
+              testing::HasSubstr("HOROVOD_HIERARCHICAL_ALLREDUCE is 0 on rank 1, 1 on rank 0; set the same value"));
+}
+
+TEST(SharedKnobs, ValuesThatMeanTheSameAreTheSame) {
+  EXPECT_EQ(difference({}, {{"HOROVOD_ONE_SHOT_LIMIT", std::to_string(Tuning{}.one_shot_limit)}}), "");
+  EXPECT_EQ(difference({{"HOROVOD_HIERARCHICAL_ALLREDUCE", "1"}}, {{"HOROVOD_CPU_OPERATIONS", "gloo"}}), "");
+  EXPECT_EQ(difference({{"HOROVOD_BACKENDS", "/a/one.so"}}, {{"HOROVOD_BACKENDS", "/b/one.so"}}), "");
+  EXPECT_NE(difference({{"HOROVOD_BACKENDS", "/a/one.so"}}, {{"HOROVOD_BACKENDS", "/a/two.so"}}), "");
+}
+
+TEST(SharedKnobs, ManyRanksAreCounted) {
+  std::vector<KnobsOf> all;
+  for (int32_t rank = 0; rank < 100; rank++)
+    all.push_back({.ranks = {rank}, .knobs = {{"ONE", rank == 7 ? "a" : "b"}}});
+  EXPECT_THAT(std::string(compare_knobs(all, Scope::in_world).message()),
+              testing::HasSubstr("ONE is a on rank 7, b on ranks 0, 1, 2, 3, 4, 5, 6, 8 and 91 more"));
 }
 
 }  // namespace

@@ -53,5 +53,18 @@ TEST(ProcessSets, IdsOfRemovedSetsAreUsedAgainFirstRemovedFirst) {
   EXPECT_THAT(sets.ids(), ElementsAre(0, 1, 2, 3, 4));
 }
 
+TEST(ProcessSets, ASerialNumberIsNeverUsedAgain) {
+  ProcessSets sets(3);
+  EXPECT_EQ(sets.serial(kWorldSet), 0u);
+  EXPECT_EQ(sets.serial(1), 0u);
+  ASSERT_EQ(sets.add({0, 1}), 1);
+  uint64_t first = sets.serial(1);
+  EXPECT_NE(first, 0u);
+  sets.remove(1);
+  EXPECT_EQ(sets.serial(1), 0u);
+  ASSERT_EQ(sets.add({0, 1}), 1);
+  EXPECT_NE(sets.serial(1), first);
+}
+
 }  // namespace
 }  // namespace hvd

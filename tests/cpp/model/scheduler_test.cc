@@ -1,3 +1,5 @@
+#include "model/scheduler.h"
+
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -166,6 +168,52 @@ TEST(Scheduler, MpiKnowsThePlacesAndIsComparedWithWhatWasStarted) {
   EXPECT_EQ(config_of(by_mpirun).started_size, 4);
   EXPECT_EQ(config_of(by_mpirun).started_by, "mpirun");
   EXPECT_EQ(config_of(with(by_mpirun, {{"HOROVOD_SIZE", "1"}})).started_size, 0);
+}
+
+MpiLaunch expected(const Environment& environment) {
+  return expected_mpi([&](const char* name) -> const char* {
+    auto found = environment.find(name);
+    return found == environment.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Scheduler, MpiIsExpectedWhereALauncherOfMpiStartedTheRanks) {
+  EXPECT_EQ(expected({}), MpiLaunch::none);
+  EXPECT_EQ(expected(open_mpi(1, 4, 1, 4)), MpiLaunch::one_host);
+  EXPECT_EQ(expected(open_mpi(0, 1, 0, 1)), MpiLaunch::one_host);
+  EXPECT_EQ(expected(open_mpi(1, 4, 1, 2)), MpiLaunch::several_hosts);
+  EXPECT_EQ(expected(open_mpi(3, 4, 0, 1)), MpiLaunch::several_hosts);  // 3 + 1 ranks: MPI knows which is where
+  EXPECT_EQ(expected(pmi(1, 4, 1, 4)), MpiLaunch::one_host);
+  EXPECT_EQ(expected(pmi(1, 4, 1, 2)), MpiLaunch::several_hosts);
+  EXPECT_EQ(expected({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}}), MpiLaunch::several_hosts);  // or not: MPI knows
+  EXPECT_EQ(expected({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}}), MpiLaunch::several_hosts);
+}
+
+TEST(Scheduler, MpiIsExpectedOfSrunIfItSpeaksPmi) {
+  Environment one = slurm(1, 2, 1, 0, "2"), several = slurm(2, 3, 0, 1, "2,1");
+  one.erase("_HOROVOD_SECRET_KEY");
+  several.erase("_HOROVOD_SECRET_KEY");
+  Environment pmix{{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "slurm.pmix.3.0"}};
+  EXPECT_EQ(expected(one), MpiLaunch::none);
+  EXPECT_EQ(expected(several), MpiLaunch::none);
+  EXPECT_EQ(expected(with(one, pmix)), MpiLaunch::one_host);
+  EXPECT_EQ(expected(with(several, pmix)), MpiLaunch::several_hosts);
+  EXPECT_EQ(expected(with(several, {{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}})), MpiLaunch::several_hosts);
+  EXPECT_EQ(expected(with(with(several, pmix), {{"_HOROVOD_SECRET_KEY", std::string(64, 'a')}})), MpiLaunch::none);
+  EXPECT_EQ(expected(with(slurm(0, 1, 0, 0, "1"), pmix)), MpiLaunch::none);  // a shell, maybe
+  EXPECT_EQ(expected(with(pmix, {{"SLURM_JOB_ID", "7"}})), MpiLaunch::none);
+}
+
+TEST(Scheduler, OtherVariablesDecideAgainstMpi) {
+  for (const Environment& mpi : {open_mpi(1, 4, 1, 4), open_mpi(1, 4, 1, 2), pmi(1, 4, 1, 2)}) {
+    for (const char* name : {"HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_CONTROLLER", "HOROVOD_GLOO_RENDEZVOUS_ADDR"}) {
+      EXPECT_EQ(expected(with(mpi, {{name, "1"}})), MpiLaunch::none) << name;
+      EXPECT_NE(expected(with(mpi, {{name, ""}})), MpiLaunch::none) << name;
+    }
+  }
+  // The ranks compare what they have, also when one of them was told to do without MPI.
+  EXPECT_EQ(config_of(with(open_mpi(1, 4, 1, 4), {{"HOROVOD_CONTROLLER", "gloo"}})).mpi_launch, MpiLaunch::one_host);
+  EXPECT_EQ(config_of(with(open_mpi(1, 4, 1, 4), {{"HOROVOD_CONTROLLER", "mpi"}})).mpi_launch, MpiLaunch::none);
 }
 
 TEST(Scheduler, ABatchScriptIsNoTask) {

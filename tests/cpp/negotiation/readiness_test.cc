@@ -94,13 +94,15 @@ TEST_P(Readiness, ShutdownNoticeFollowsThePlansThatAreReadyAndEndsEverything) {
   Simulation world(2, settings);
   world.submit_all(allreduce("a"));
   world.submit(0, allreduce("b"));
-  world.ranks[1]->announce_shutdown("done");
+  Origin origin{.kind = OriginKind::exception, .rank = 1, .type = "ValueError", .text = "bad batch"};
+  world.ranks[1]->announce_shutdown("done", origin);
   ASSERT_TRUE(world.flush(1).ok());
   std::vector<Decision> decisions = world.decide();
   ASSERT_EQ(decisions.size(), 2u);
   EXPECT_EQ(names_of(std::get<Plan>(decisions[0])), (std::vector<std::string>{"a"}));
   EXPECT_EQ(std::get<ShutdownNotice>(decisions[1]).rank, 1);
   EXPECT_EQ(std::get<ShutdownNotice>(decisions[1]).reason, "done");
+  EXPECT_EQ(std::get<ShutdownNotice>(decisions[1]).origin, origin);
   world.submit(1, allreduce("b"));
   world.pass(1e6);
   EXPECT_TRUE(world.decide().empty());

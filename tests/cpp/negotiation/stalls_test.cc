@@ -124,6 +124,7 @@ TEST_P(Stalls, TooLongAStallShutsDownAndMarksTheOffenders) {
               AllOf(HasSubstr("missing: rank !2"), HasSubstr("\n!rank 2 has")));
   EXPECT_EQ(std::get<ShutdownNotice>(decisions[1]).rank, -1);
   EXPECT_THAT(std::get<ShutdownNotice>(decisions[1]).reason, HasSubstr("stalled for more than 90.0 s"));
+  EXPECT_EQ(std::get<ShutdownNotice>(decisions[1]).origin.kind, OriginKind::deadline);
 }
 
 TEST_P(Stalls, ShutdownTimeBelowTheWarningTimeIsIgnored) {

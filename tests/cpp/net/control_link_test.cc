@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 
 namespace hvd {
@@ -104,7 +105,7 @@ TEST(ControlLink, HeartbeatsKeepAnIdleLinkAlive) {
   Links links = make_links();
   TimePoint now = kStart;
   for (int i = 0; i < 100; i++) {
-    now = std::min(links.a->next_deadline(), links.b->next_deadline());
+    now = std::min(links.a->next_beat(), links.b->next_beat());
     ASSERT_TRUE(links.a->progress(now).ok());
     ASSERT_TRUE(links.b->progress(now).ok());
     EXPECT_EQ(next_message(*links.a), "none");
@@ -113,19 +114,39 @@ TEST(ControlLink, HeartbeatsKeepAnIdleLinkAlive) {
   EXPECT_LE(now, kStart + 101s);
 }
 
+// The watch reads while the driver handles what it has received.
+TEST(ControlLink, AMessageStaysWhereItIsWhileMoreAreRead) {
+  Links links = make_links();
+  ByteView first, second;
+  links.b->send(view_of("one"));
+  links.b->send(view_of("two"));
+  ASSERT_TRUE(links.a->progress(kStart).ok());
+  ASSERT_TRUE(links.a->receive(first));
+  links.b->send(view_of(std::string(100'000, 'x')));
+  ASSERT_TRUE(links.a->progress(kStart).ok());
+  EXPECT_TRUE(std::ranges::equal(first, view_of("one")));
+  EXPECT_TRUE(links.a->has_messages());
+  EXPECT_EQ(next_message(*links.a), "two");
+  EXPECT_EQ(next_message(*links.a), std::string(100'000, 'x'));
+  EXPECT_EQ(next_message(*links.a), "none");
+  EXPECT_FALSE(links.a->has_messages());
+}
+
 TEST(ControlLink, ASilentPeerIsLost) {
   Links links = make_links();
   TimePoint now = kStart;
   Status status;
   while (status.ok()) {
-    now = links.a->next_deadline();
+    now = links.a->next_beat();
     status = links.a->progress(now);
   }
   EXPECT_EQ(now, kStart + 5s);
   EXPECT_EQ(status.code(), Code::peer_lost);
   EXPECT_EQ(status.message(), "rank 4 (hostb, pid 7) is lost: silent for 5.0 s");
+  EXPECT_EQ(status.origin().kind, OriginKind::silent);
   EXPECT_TRUE(links.a->is_over());
   EXPECT_EQ(links.a->next_deadline(), kNever);
+  EXPECT_EQ(links.a->next_beat(), kNever);
   EXPECT_FALSE(links.a->progress(now).ok());
   // A peer that still hears us, though we do not hear it, is told why we leave.
   EXPECT_TRUE(links.b->progress(kStart).ok());

@@ -8,6 +8,7 @@ namespace hvd {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::vector<HostRecord> make_hosts() {
   SocketAddress address{.ip = {.bytes = {10, 0, 0, 1}}, .port = 0};
@@ -30,13 +31,17 @@ std::vector<HostRecord> make_hosts() {
 std::string verdict(std::vector<HostRecord> hosts) { return std::string(sort_and_check(hosts).message()); }
 
 TEST(HostTable, IsReadAsItWasWritten) {
+  auto written = make_hosts();
+  written[0].ranks[1].cores = {3, 0, uint64_t{1} << 63};
+  written[0].knobs = {{"HOROVOD_THIS", "1"}, {"HOROVOD_THAT", ""}};
+  written[1].crowded = true;
   Bytes bytes;
   Encoder out(bytes);
-  encode(out, make_hosts());
+  encode(out, written);
   Decoder in(bytes);
   auto hosts = decode_hosts(in);
   ASSERT_TRUE(hosts.ok());
-  EXPECT_EQ(*hosts, make_hosts());
+  EXPECT_EQ(*hosts, written);
   EXPECT_EQ(rank_name((*hosts)[1], 0), "rank 2 (hostb, pid 200)");
   EXPECT_EQ(to_text(endpoints_of((*hosts)[0], 1).front()), "10.0.0.1:5001 (eth0)");
 }
@@ -55,7 +60,7 @@ TEST(HostTable, BrokenBytesAreRefused) {
     bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     Decoder in(bytes);
     auto hosts = decode_hosts(in);
-    if (hosts.ok() && !hosts->empty()) (void)sort_and_check(*hosts).ok();
+    if (hosts.ok() && !hosts->empty()) (void)(sort_and_check(*hosts).ok() && agree(*hosts).ok());
   }
 }
 
@@ -83,20 +88,45 @@ TEST(HostTable, ContradictionsAreNamed) {
   EXPECT_THAT(verdict(hosts), HasSubstr("the 2 hosts (hosta, hostb) together have no rank 1 of 3"));
 }
 
+std::vector<bool> crowded(std::vector<HostRecord> hosts) {
+  EXPECT_TRUE(agree(hosts).ok());
+  std::vector<bool> flags;
+  for (const HostRecord& host : hosts) flags.push_back(host.crowded);
+  return flags;
+}
+
 TEST(HostTable, HostsOfOneMachineShareItsCores) {
   std::vector<HostRecord> hosts = make_hosts();
-  EXPECT_EQ(ranks_on_machine(hosts, 0), 2);
-  EXPECT_EQ(ranks_on_machine(hosts, 1), 1);
-  hosts[1].machine = "one";
-  EXPECT_EQ(ranks_on_machine(hosts, 0), 3);
-  EXPECT_EQ(ranks_on_machine(hosts, 1), 3);
+  for (HostRecord& host : hosts) {
+    for (HostRecord::Rank& rank : host.ranks) rank.cores = {0b11};
+  }
+  EXPECT_EQ(crowded(hosts), (std::vector{false, false}));
+  hosts[1].machine = hosts[0].machine = "one";
+  EXPECT_EQ(crowded(hosts), (std::vector{true, true}));
+  hosts[1].ranks[0].cores = {0b100};  // a container with a core of its own
+  EXPECT_EQ(crowded(hosts), (std::vector{false, false}));
 }
 
 TEST(HostTable, HostsThatCannotTellTheirMachineAreAlone) {
   std::vector<HostRecord> hosts = make_hosts();
-  for (HostRecord& host : hosts) host.machine.clear();
-  EXPECT_EQ(ranks_on_machine(hosts, 0), 2);
-  EXPECT_EQ(ranks_on_machine(hosts, 1), 1);
+  for (HostRecord& host : hosts) {
+    host.machine.clear();
+    for (HostRecord::Rank& rank : host.ranks) rank.cores = {0b1};
+  }
+  EXPECT_EQ(crowded(hosts), (std::vector{true, false}));
+}
+
+TEST(HostTable, HostsThatWouldExchangeDataDifferentlyAreNamed) {
+  std::vector<HostRecord> hosts = make_hosts();
+  hosts[0].knobs = {{"HOROVOD_THIS", "1"}, {"HOROVOD_THAT", "5"}};
+  hosts[1].knobs = {{"HOROVOD_THIS", ""}, {"HOROVOD_THAT", "5"}};
+  Status status = agree(hosts);
+  EXPECT_EQ(status.code(), Code::invalid_argument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("HOROVOD_THIS is 1 on ranks 0, 1, unset on rank 2"));
+  EXPECT_THAT(std::string(status.message()), Not(HasSubstr("HOROVOD_THAT")));
+  hosts[1].knobs = hosts[0].knobs;
+  ASSERT_TRUE(agree(hosts).ok());
+  EXPECT_TRUE(hosts[0].knobs.empty());  // what is agreed on needs not go to everybody
 }
 
 TEST(HostTable, TheMachineIsTheSameForAllItsProcesses) {

@@ -1,12 +1,19 @@
 // The meeting of a host's ranks, with real processes.
 #include "rendezvous/host_meeting.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <functional>
+#include <set>
+#include <thread>
 
+#include "base/bell.h"
+#include "rendezvous/host_greeting.h"
 #include "rendezvous/parcel.h"
 #include "rendezvous/world.h"
 #include "transport/shared_memory.h"
@@ -21,14 +28,18 @@ World world_of(int32_t rank, int32_t size, const std::string& job) {
   return {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .host = "here", .job = job};
 }
 
-Result<HostGroup> meet(const World& world, Duration timeout) {
+Result<HostMeeting> meet_with(const World& world, HostArrival own, Duration timeout, const Config& config = {}) {
   UniqueFd memory;
   if (world.local_rank == 0) {
     auto made = create_shared_memory(4096);
     EXPECT_TRUE(made.ok());
     memory = std::move(*made);
   }
-  auto met = meet_on_host(world, std::move(memory), 0, Clock::now() + timeout);
+  return meet_on_host(world, config, std::move(memory), std::move(own), Clock::now() + timeout);
+}
+
+Result<HostGroup> meet(const World& world, Duration timeout) {
+  auto met = meet_with(world, {}, timeout);
   if (!met.ok()) return met.status();
   return std::move(met->group);
 }
@@ -114,15 +125,14 @@ TEST(HostMeeting, AHostOfALargerWorldKnowsItsRanksAndPorts) {
   std::string job = job_name();
   run_processes(2, [&](int32_t local) {
     World world{.rank = 5 - 2 * local, .size = 7, .local_rank = local, .local_size = 2, .host = "hostb", .job = job};
-    UniqueFd memory;
-    if (local == 0) memory = std::move(create_shared_memory(4096).value());
-    auto met = meet_on_host(world, std::move(memory), static_cast<uint16_t>(1000 + local), Clock::now() + 20s);
+    auto met = meet_with(world, {.port = static_cast<uint16_t>(1000 + local)}, 20s);
     ASSERT_TRUE(met.ok()) << met.status().message();
     EXPECT_EQ(met->group.world_ranks, (std::vector<int32_t>{5, 3}));
     EXPECT_THAT(met->group.rank_names[3], HasSubstr("rank 3 (hostb, pid "));
     EXPECT_EQ(met->group.rank_names.size(), 7u);
     if (local == 0) {
-      EXPECT_EQ(met->ports, (std::vector<uint16_t>{1000, 1001}));
+      EXPECT_EQ(met->arrived[0].port, 1000);
+      EXPECT_EQ(met->arrived[1].port, 1001);
       EXPECT_EQ(met->pids[0], ::getpid());
     }
   });
@@ -136,6 +146,195 @@ TEST(HostMeeting, WrongPlacesOnAHostAreNamed) {
     ASSERT_FALSE(group.ok());
     EXPECT_THAT(std::string(group.status().message()), HasSubstr("says it is local rank 1 of 3"));
   });
+}
+
+TEST(HostMeeting, WhetherTheHostIsCrowdedIsTheSameForAll) {
+  std::string job = job_name();
+  // By rank: the second has less to choose from than the others, and the last two share one core.
+  std::vector<CoreMask> enough{{0b1111}, {0b0010}, {0b1000}}, shared{{0b1111}, {0b0010}, {0b0010}};
+  run_processes(3, [&](int32_t rank) {
+    for (const auto& [masks, crowded] : {std::pair{enough, false}, std::pair{shared, true}}) {
+      World world = world_of(rank, 3, job + (crowded ? "crowded" : ""));
+      auto met = meet_with(world, {.cores = masks[static_cast<size_t>(rank)]}, 20s);
+      ASSERT_TRUE(met.ok()) << met.status().message();
+      EXPECT_EQ(met->crowded, crowded);
+    }
+  });
+}
+
+TEST(HostMeeting, KnobsThatDifferAreNamedOnEveryRank) {
+  std::string job = job_name();
+  run_processes(3, [&](int32_t rank) {
+    std::vector<SharedKnob> knobs{{"HOROVOD_SAME", "7"}, {"HOROVOD_SHM_CHUNKS", rank == 1 ? "8" : "16"}};
+    auto met = meet_with(world_of(rank, 3, job), {.knobs = knobs}, 20s);
+    ASSERT_FALSE(met.ok());
+    EXPECT_EQ(met.status().code(), Code::invalid_argument);  // trying again is no use
+    EXPECT_THAT(std::string(met.status().message()),
+                HasSubstr("but HOROVOD_SHM_CHUNKS is 16 on ranks 0, 2, 8 on rank 1; set the same value"));
+  });
+}
+
+// ---- strangers ----
+
+Config with_key(char digit) {
+  Config config;
+  config.secret_key = std::string(64, digit);
+  return config;
+}
+
+HostGreeting greeting_of(const World& world, const Config& config) {
+  return HostGreeting::create(world, config).value();
+}
+
+UniqueFd unix_socket() { return UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)); }
+
+void listen_under(const UniqueFd& socket, const std::string& name) {
+  socklen_t length = 0;
+  sockaddr_un address = abstract_address(name, length);
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(socket.get(), 8), 0);
+}
+
+// Connects as soon as somebody listens.
+UniqueFd connect_under(const std::string& name) {
+  socklen_t length = 0;
+  sockaddr_un address = abstract_address(name, length);
+  TimePoint end = Clock::now() + 60s;
+  for (;;) {
+    UniqueFd socket = unix_socket();
+    if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) == 0) return socket;
+    if (Clock::now() > end) return UniqueFd();
+    ::sched_yield();
+  }
+}
+
+TEST(HostGreeting, NamesTellNothingAndDifferForEveryMeeting) {
+  World world = world_of(0, 2, "the job"), later = world, elsewhere = world;
+  later.generation = Generation{1};
+  elsewhere.host = "there";
+  std::set<std::string> names{greeting_of(world, with_key('a')).name(0),
+                              greeting_of(world, with_key('b')).name(0),
+                              greeting_of(world, {}).name(0),
+                              greeting_of(world, {}).name(1),
+                              greeting_of(later, with_key('a')).name(0),
+                              greeting_of(elsewhere, with_key('a')).name(0)};
+  EXPECT_EQ(names.size(), 6u);
+  for (const std::string& name : names) EXPECT_EQ(name.find("job"), std::string::npos);
+  EXPECT_EQ(greeting_of(world, with_key('a')).name(0), greeting_of(world_of(1, 2, "the job"), with_key('a')).name(0));
+}
+
+TEST(HostGreeting, AProofIsGoodForOneConversationAndOneSide) {
+  HostGreeting ours = greeting_of(world_of(0, 2, "job"), with_key('a'));
+  HostGreeting other = greeting_of(world_of(0, 2, "job"), with_key('b'));
+  HostOpening opening{.nonce = random_nonce().value()}, another{.nonce = random_nonce().value()};
+  Nonce nonce = random_nonce().value();
+  HostChallenge challenge = ours.challenge("name", opening, nonce);
+  EXPECT_TRUE(ours.is_leader("name", opening, challenge));
+  EXPECT_FALSE(ours.is_leader("name", another, challenge));
+  EXPECT_FALSE(ours.is_leader("another name", opening, challenge));
+  EXPECT_FALSE(other.is_leader("name", opening, challenge));
+  Bytes said(10, std::byte{5}), hello = ours.sign("name", opening, nonce, said);
+  EXPECT_EQ(ours.confirmed("name", opening, nonce, hello).size(), said.size());
+  EXPECT_TRUE(ours.confirmed("name", another, nonce, hello).empty());
+  EXPECT_TRUE(ours.confirmed("name", opening, another.nonce, hello).empty());
+  EXPECT_TRUE(other.confirmed("name", opening, nonce, hello).empty());
+  hello.back() = std::byte{6};
+  EXPECT_TRUE(ours.confirmed("name", opening, nonce, hello).empty());
+  // What the leader has proven proves nothing when it is sent back.
+  Bytes reflected(challenge.proof.size() + said.size());
+  std::copy(challenge.proof.begin(), challenge.proof.end(), reflected.begin());
+  EXPECT_TRUE(ours.confirmed("name", opening, nonce, reflected).empty());
+}
+
+// The names are in /proc/net/unix once the leader listens, so a stranger of the same user can come.
+TEST(HostMeeting, StrangersHoldNobodyUpAndAreNotLetIn) {
+  std::string job = job_name(), go = "/tmp/" + job;
+  ASSERT_EQ(::mkfifo(go.c_str(), 0600), 0);
+  run_processes(4, [&](int32_t process) {
+    World world = world_of(std::min(process, 2), 3, job);
+    Config config = with_key('a');
+    if (process == 3) {  // comes first
+      std::string name = greeting_of(world, config).name(0);
+      std::vector<UniqueFd> silent;
+      for (int i = 0; i < 300; i++) silent.push_back(connect_under(name));
+      UniqueFd garbage = connect_under(name), liar = connect_under(name);
+      ASSERT_GT(::send(garbage.get(), "hello there", 11, MSG_NOSIGNAL), 0);
+      HostOpening opening{.nonce = random_nonce().value()};
+      ASSERT_TRUE(send_message(liar, std::as_bytes(std::span(&opening, 1)), {}));
+      HostChallenge challenge;
+      std::vector<UniqueFd> fds;
+      ASSERT_TRUE(receive_message(liar, std::as_writable_bytes(std::span(&challenge, 1)), fds));
+      Bytes hello = greeting_of(world, with_key('b')).sign(name, opening, challenge.nonce, Bytes(20));
+      UniqueFd bell = std::move(*create_bell());
+      int fd = bell.get();
+      ASSERT_TRUE(send_message(liar, hello, {&fd, 1}));
+      for (const UniqueFd* stranger : {&garbage, &liar}) {  // sent away, and given nothing
+        EXPECT_TRUE(receive_up_to(*stranger, 4096, fds).empty());
+        EXPECT_TRUE(fds.empty());
+      }
+      UniqueFd opened(::open(go.c_str(), O_WRONLY | O_CLOEXEC));
+      (void)receive_up_to(silent.back(), 4096, fds);  // until the meeting is over
+      return;
+    }
+    if (process > 0) UniqueFd opened(::open(go.c_str(), O_RDONLY | O_CLOEXEC));
+    auto met = meet_with(world, {}, 60s, config);
+    ASSERT_TRUE(met.ok()) << met.status().message();
+  });
+  ::unlink(go.c_str());
+}
+
+TEST(HostMeeting, AFalseLeaderIsGivenNothing) {
+  World world = world_of(1, 2, job_name());
+  UniqueFd listener = unix_socket();
+  listen_under(listener, greeting_of(world, with_key('a')).name(0));
+  std::jthread leader([&] {
+    UniqueFd member(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    HostOpening opening;
+    std::vector<UniqueFd> fds;
+    EXPECT_TRUE(receive_message(member, std::as_writable_bytes(std::span(&opening, 1)), fds));
+    std::string name = greeting_of(world, with_key('a')).name(0);
+    HostChallenge challenge = greeting_of(world, with_key('b')).challenge(name, opening, random_nonce().value());
+    EXPECT_TRUE(send_message(member, std::as_bytes(std::span(&challenge, 1)), {}));
+    EXPECT_TRUE(receive_up_to(member, 4096, fds).empty());
+    EXPECT_TRUE(fds.empty());
+    listener = UniqueFd();
+  });
+  auto met = meet_with(world, {}, 2s, with_key('a'));
+  ASSERT_FALSE(met.ok());
+  EXPECT_THAT(std::string(met.status().message()), HasSubstr("never met rank 0"));
+}
+
+TEST(HostMeeting, WithoutAKeyAnotherUserCannotPreventTheMeeting) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  std::string job = job_name();
+  HostGreeting greeting = greeting_of(world_of(0, 2, job), {});
+  std::vector<UniqueFd> taken(3);
+  std::jthread([&] {  // a user id is that of a thread for the kernel
+    ASSERT_EQ(::syscall(SYS_setresuid, 65534, 65534, 65534), 0);
+    for (size_t i = 0; i < taken.size(); i++) {
+      taken[i] = unix_socket();
+      if (i < 2) listen_under(taken[i], greeting.name(i));
+    }
+    socklen_t length = 0;
+    sockaddr_un address = abstract_address(greeting.name(2), length);  // and does not listen
+    ASSERT_EQ(::bind(taken[2].get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  })
+      .join();
+  run_processes(2, [&](int32_t rank) {
+    auto met = meet_with(world_of(rank, 2, job), {}, 60s);
+    ASSERT_TRUE(met.ok()) << met.status().message();
+  });
+}
+
+TEST(HostMeeting, ASecondLeaderOfTheSameJobIsRefused) {
+  World world = world_of(0, 2, job_name());
+  for (const Config& config : {Config{}, with_key('a')}) {
+    UniqueFd first = unix_socket();
+    listen_under(first, greeting_of(world, config).name(0));
+    auto met = meet_with(world, {}, 20s, config);
+    ASSERT_FALSE(met.ok());
+    EXPECT_THAT(std::string(met.status().message()), HasSubstr("is another local rank 0 of the same job running?"));
+  }
 }
 
 TEST(Parcel, CarriesAnyLengthAndTellsWhenItsSenderIsGone) {

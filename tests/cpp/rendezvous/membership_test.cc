@@ -246,7 +246,7 @@ TEST(InterruptedMeeting, EndsAtOnce) {
     World world{.rank = rank, .size = 2, .local_rank = rank, .local_size = 2, .host = "here"};
     world.job = "interrupted" + std::to_string(::getpid());
     std::jthread interrupting([&] { ring(bell); });
-    auto met = meet_on_host(world, std::move(memory), 0, Clock::now() + 1h, bell.get());
+    auto met = meet_on_host(world, {}, std::move(memory), {}, Clock::now() + 1h, bell.get());
     EXPECT_EQ(met.status().code(), Code::aborted);
   }
 }

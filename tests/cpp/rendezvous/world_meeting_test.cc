@@ -11,6 +11,7 @@
 
 #include "model/host_tree.h"
 #include "net/key.h"
+#include "rendezvous/store_client.h"
 #include "rendezvous/store_server.h"
 #include "rendezvous/world.h"
 #include "transport/shared_memory.h"
@@ -243,6 +244,42 @@ TEST_F(WorldMeeting, RankZeroHostsTheStoreIfNobodyElseDoes) {
     auto group = form(config);
     ASSERT_TRUE(group.ok()) << group.status().message();
     EXPECT_EQ(group->store != nullptr, config.rank == 0);
+  });
+}
+
+TEST_F(WorldMeeting, AHostWhoseRanksDisagreeIsNotWaitedFor) {
+  for (int32_t refused : {0, 1}) {
+    SCOPED_TRACE(refused);
+    auto listener = listen_on(std::vector{parse_ip("127.0.0.1").value()});
+    port_ = listener->port;
+    listener_ = std::move(*listener);
+    run({2, 2, 1}, {0, 1, 2, 3, 4}, [&](Config config) {
+      config.start_timeout = 3600;  // would be waited for
+      if (config.cross_rank == refused) config.shm_chunks += config.local_rank;
+      auto group = form(config);
+      ASSERT_FALSE(group.ok());
+      EXPECT_THAT(std::string(group.status().message()), HasSubstr("HOROVOD_SHM_CHUNKS"));
+    });
+  }
+}
+
+TEST_F(WorldMeeting, LeavesNothingOfItselfAndOfThePastInTheStore) {
+  run({1, 1}, {0, 1}, [](const Config& config) {
+    auto endpoints = resolve(config.rendezvous_addr, static_cast<uint16_t>(config.rendezvous_port));
+    Credentials credentials{.key = Key::from_hex(config.secret_key).value(), .tls = nullptr};
+    TimePoint deadline = Clock::now() + 120s;
+    auto store = std::move(StoreClient::connect(*endpoints, credentials, config.rank, deadline).value());
+    if (config.rank == 0) {
+      for (const char* key : {"world/1/host/0", "world/2/failure/1", "world/4/host/0", "other"})
+        ASSERT_TRUE(store->set(key, {}, deadline).ok());
+    }
+    auto group = form(config);
+    ASSERT_TRUE(group.ok()) << group.status().message();
+    auto left = store->gather("", 0, deadline);
+    ASSERT_TRUE(left.ok());
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : *left) keys.push_back(key);
+    EXPECT_THAT(keys, testing::ElementsAre("other", "world/4/host/0"));
   });
 }
 

@@ -161,6 +161,7 @@ TEST_P(TransportTest, AbortEndsEveryWaitWithTheFirstReason) {
     EXPECT_EQ(status.message(), reason);
     transport.abort({Code::unknown, "a later one"});
     EXPECT_EQ(transport.failure().message(), reason);
+    EXPECT_EQ(transport.failure().origin(), (Origin{.kind = OriginKind::internal, .rank = 1}));
   });
 }
 
@@ -292,6 +293,7 @@ TEST(Transport, ARankThatDoesNotBeatIsSilent) {
   Status status = (*root)->find_silent(start + 14s, 5s);
   EXPECT_EQ(status.code(), Code::peer_lost);
   EXPECT_EQ(status.message(), "rank 1 (thread) is lost: silent for 5.0 s");
+  EXPECT_EQ(status.origin(), (Origin{.kind = OriginKind::silent, .rank = 1}));
 }
 
 TEST(Transport, ARootThatWasStoppedItselfJudgesNobody) {

@@ -14,6 +14,11 @@
 #define COMPILED_FOR ""
 #endif
 
+/* The compiler has to belong to the MPI that starts the ranks. */
+#if (defined(HVD_MPI_OF_OPEN_MPI) && !defined(OPEN_MPI)) || (defined(HVD_MPI_OF_MPICH) && defined(OPEN_MPI))
+#error "HVD_MPI_OTHER_KIND"
+#endif
+
 #if defined(__GNUC__)
 #define EXPORT __attribute__((visibility("default")))
 #else

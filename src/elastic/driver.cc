@@ -88,7 +88,7 @@ void Driver::heard(const WorkerExited& event) {
   bool has_finished = success && worker->is(WorkerState::busy);
   if (worker->going && !has_finished) {
     say(LogLevel::info, name_of(*worker) + " has left, as it had said");
-    hosts_.rest(worker->host, after(now_, settings_.leave_hold));
+    hosts_.rest(worker->host, now_, settings_.leave_hold);
     remove(event.id);
     return;
   }
@@ -111,7 +111,7 @@ void Driver::heard(const WorkerLeaving& event) {
   worker->going = true;
   worker->announced = false;
   if (is_member(*worker)) add_reason(name_of(*worker) + " leaves");
-  hosts_.rest(worker->host, after(now_, settings_.leave_hold));
+  hosts_.rest(worker->host, now_, settings_.leave_hold);
 }
 
 void Driver::heard(const StartFailed& event) {
@@ -133,7 +133,7 @@ void Driver::heard(const HostLost& event) {
                [&](const Worker& worker) { return worker.host == event.host; });
   for (const Worker& worker : there) {
     if (!worker.is_ending() && !worker.going && phase_ != Phase::failing) lost(worker, "is lost with its host");
-    // It may be only cut off from whoever started it.
+    // Only its connection to the launcher may be lost.
     if (worker.is(WorkerState::ready)) act(LeaveWorker{worker.id, "its host is lost to the job: " + event.reason});
     remove(worker.id);
   }

@@ -1,4 +1,4 @@
-// Decides for an elastic job which workers run where, who is in which generation, and when it ends. A pure state
+// Decides for an elastic job which workers run where, which are in which generation, and when it ends. A pure state
 // machine: events and the time go in, actions come out; the launcher does them (src/launcher/elastic).
 //
 //   Driver driver(settings, now);                          // check(settings) was ok
@@ -61,6 +61,7 @@ class Driver {
   void start_missing();
   void announce_changes();
   void announce(const std::vector<Worker*>& removed, const std::vector<Worker*>& joining);
+  TimePoint gathers_until(const Worker& first) const;
   void check_state_is_left();
   void end_finishing();
   void end_failing();
@@ -72,7 +73,9 @@ class Driver {
   bool waits_for_members();
   std::vector<const Worker*> choose_members() const;
   void assign(std::vector<const Worker*> members);
-  void wait(std::string what);  // fails when it has lasted for the elastic timeout
+  void wait(std::string what) { wait(std::move(what), settings_.elastic_timeout); }
+  void wait(std::string what, Duration limit);  // fails when it has lasted for so long
+  Duration time_to_come() const;                // for a worker that was started
   std::string what_is_missing(int needed) const;
 
   // Decisions.
@@ -91,7 +94,7 @@ class Driver {
   bool is_member(const Worker& worker) const;           // of the present generation
   bool is_late(const Worker& worker) const;             // has not come back from an earlier one
   bool is_whole() const;                                // all its members are at work
-  bool is_last_with_state(const Worker& worker) const;  // and somebody is there to hand it over to
+  bool is_last_with_state(const Worker& worker) const;  // and another worker is there to take it over
   bool is_reset_left() const;
   int count_usable() const;  // but for those that are late: another may take the place
   int limit() const;         // of workers

@@ -41,7 +41,17 @@ void Driver::form_first() {
   if (count >= settings_.np && !is_starting) return assign(std::move(ready));
   if (complete_since_ && is_due(after(*complete_since_, settings_.start_timeout)) && count >= settings_.min_np)
     return assign(std::move(ready));
-  wait(what_is_missing(settings_.np));
+  // Too few slots, and workers that fail again and again, are waited for as at any other time. Workers that have been
+  // started have the time of a start, which begins when the slots are there.
+  bool is_coming = is_complete && is_starting;
+  if (is_coming && waiting_since_ && *waiting_since_ < *complete_since_) waiting_since_.reset();
+  wait(what_is_missing(settings_.np), is_coming ? time_to_come() : settings_.elastic_timeout);
+}
+
+// The elastic timeout may be short: it is about changes of a job that runs. A first start takes as long as imports do.
+Duration Driver::time_to_come() const {
+  if (generation_ != Generation{0}) return settings_.elastic_timeout;
+  return std::max(settings_.elastic_timeout, settings_.start_timeout);
 }
 
 void Driver::form_next() {
@@ -68,9 +78,9 @@ bool Driver::waits_for_members() {
   return true;
 }
 
-// Empty when no generation can form. Workers without a slot fill up what is missing to the minimum; and when nobody
-// else has the training state, one of them, or else one that is about to leave, is taken along to hand it over. Before
-// the first generation nobody has it, and anybody may begin.
+// Empty when no generation can form. Workers without a slot fill up what is missing to the minimum; and when no
+// other worker has the training state, one of them, or else one that is about to leave, is taken along to hand it over.
+// Before the first generation no worker has it, and any may begin.
 std::vector<const Worker*> Driver::choose_members() const {
   std::vector<const Worker*> chosen, spare, going;
   for (const Worker& worker : workers_) {
@@ -83,7 +93,7 @@ std::vector<const Worker*> Driver::choose_members() const {
   for (auto* workers : {&chosen, &spare, &going}) std::stable_sort(workers->begin(), workers->end(), is_senior);
   bool needs_carrier =
       std::all_of(chosen.begin(), chosen.end(), [](const Worker* each) { return each->is_newcomer(); });
-  // One that leaves is still here only if nobody else has the state, and then for its heirs.
+  // A worker that leaves is kept only while no other one has the state.
   if (needs_carrier && spare.empty() && !chosen.empty()) spare = std::move(going);
   size_t needed = static_cast<size_t>(settings_.min_np);
   size_t filling = std::max(needed - std::min(chosen.size(), needed), size_t{needs_carrier});
@@ -125,17 +135,16 @@ void Driver::assign(std::vector<const Worker*> members) {
   regroup_since_.reset();
 }
 
-void Driver::wait(std::string what) {
+void Driver::wait(std::string what, Duration limit) {
   waits_ = true;
   waiting_for_ = std::move(what);
   if (!waiting_since_) {
     waiting_since_ = now_;
-    say(LogLevel::info,
-        fmt::format("waiting for {}, at most {:.0f} s", waiting_for_, seconds_of(settings_.elastic_timeout)));
+    say(LogLevel::info, fmt::format("waiting for {}, at most {:.0f} s", waiting_for_, seconds_of(limit)));
   }
-  if (!is_due(after(*waiting_since_, settings_.elastic_timeout))) return;
+  if (!is_due(after(*waiting_since_, limit))) return;
   std::string last = last_failure_.empty() ? "" : "; the last failure: " + last_failure_;
-  fail(fmt::format("waited {:.0f} s for {}{}", seconds_of(settings_.elastic_timeout), waiting_for_, last));
+  fail(fmt::format("waited {:.0f} s for {}{}", seconds_of(now_ - *waiting_since_), waiting_for_, last));
 }
 
 std::string Driver::what_is_missing(int needed) const {

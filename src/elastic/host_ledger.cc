@@ -56,14 +56,18 @@ std::string HostLedger::list(const std::vector<HostSlots>& hosts) {
   return joined(changes, ", ");
 }
 
+// Names may never come back, as those of machines in a cloud: a record that says no more than none is dropped.
+HostLedger::Record& HostLedger::record_of(const std::string& host, TimePoint now) {
+  std::erase_if(records_, [&](const auto& entry) { return now - entry.second.until >= back_off_.upper; });
+  return records_[host];
+}
+
 Duration HostLedger::failed(const std::string& host, TimePoint now) {
-  Record& record = records_[host];
+  Record& record = record_of(host, now);  // a host that was well for as long as the longest rest is forgiven
   if (record.until > now) {
     record.until = std::max(record.until, now + back_off_.lower);
     return record.until - now;
   }
-  // A host that was well for as long as the longest rest is forgiven.
-  if (record.incidents > 0 && now - record.until >= back_off_.upper) record.incidents = 0;
   double lower = seconds_of(back_off_.lower);
   double rest = lower * static_cast<double>(uint64_t{1} << std::min(record.incidents, 40)) +
                 lower * chance(seed_, host, record.incidents);
@@ -73,9 +77,9 @@ Duration HostLedger::failed(const std::string& host, TimePoint now) {
   return delay;
 }
 
-void HostLedger::rest(const std::string& host, TimePoint until) {
-  Record& record = records_[host];
-  record.until = std::max(record.until, until);
+void HostLedger::rest(const std::string& host, TimePoint now, Duration time) {
+  Record& record = record_of(host, now);
+  record.until = std::max(record.until, after(now, time));
 }
 
 bool HostLedger::has(std::string_view host, int slot) const {

@@ -24,12 +24,13 @@ class HostLedger {
   // A worker failed there. Failures while the host rests are one incident, which makes the rest no shorter than the
   // shortest from now. Returns how long it rests from now.
   Duration failed(const std::string& host, TimePoint now);
-  void rest(const std::string& host, TimePoint until);  // without a failure
+  void rest(const std::string& host, TimePoint now, Duration time);  // without a failure
 
   const std::vector<HostSlots>& hosts() const { return hosts_; }
   bool has(std::string_view host, int slot) const;
   TimePoint rests_until(const std::string& host) const;  // a time that is past: it does not rest
   int count_slots() const;
+  size_t count_records() const { return records_.size(); }  // hosts whose past counts
 
  private:
   struct Record {
@@ -37,10 +38,12 @@ class HostLedger {
     TimePoint until{};
   };
 
+  Record& record_of(const std::string& host, TimePoint now);
+
   BackOff back_off_;
   uint64_t seed_;
   std::vector<HostSlots> hosts_;
-  std::map<std::string, Record> records_;  // of hosts that have rested
+  std::map<std::string, Record> records_;  // of hosts that rest, or have not been well for long since
 };
 
 }  // namespace hvd::elastic

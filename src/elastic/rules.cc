@@ -34,7 +34,7 @@ void Driver::settle() {
   if (!waits_) waiting_since_.reset();
 }
 
-// Nobody is waited for without an end.
+// Every wait for a worker has an end.
 void Driver::end_overdue() {
   std::vector<WorkerId> forgotten;
   for (Worker& worker : workers_) {
@@ -49,9 +49,9 @@ void Driver::end_overdue() {
       lost(worker, "fell silent and is stopped");
       stop(worker);
     } else if (worker.is(WorkerState::starting) || is_late(worker)) {
-      if (!is_due(after(worker.since, settings_.elastic_timeout))) continue;
-      lost(worker,
-           fmt::format("has not asked for a place for {:.0f} s and is stopped", seconds_of(settings_.elastic_timeout)));
+      Duration limit = worker.is(WorkerState::starting) ? time_to_come() : settings_.elastic_timeout;
+      if (!is_due(after(worker.since, limit))) continue;
+      lost(worker, fmt::format("has not asked for a place for {:.0f} s and is stopped", seconds_of(limit)));
       stop(worker);
     }
   }
@@ -118,7 +118,7 @@ void Driver::start_missing() {
       if (taken.contains({host.name, slot})) continue;
       if (!is_due(hosts_.rests_until(host.name))) break;
       WorkerId id{++last_id_};
-      workers_.push_back({.id = id, .host = host.name, .slot = slot, .since = now_});
+      workers_.push_back({.id = id, .host = host.name, .slot = slot, .started = now_, .since = now_});
       say(LogLevel::info, fmt::format("worker {} is started on host {}, slot {}", last_id_, host.name, slot));
       act(StartWorker{id, host.name, slot});
       room--;
@@ -152,13 +152,24 @@ void Driver::announce_changes() {
   if (waiting_for_.empty() && !(removed.empty() && joining.empty()))
     waiting_for_ = fmt::format("generation {} to commit and re-form", static_cast<uint64_t>(generation_));
   for (auto* workers : {&removed, &joining}) std::erase_if(*workers, [](Worker* each) { return each->announced; });
-  // Newcomers come in one generation rather than in many.
   if (removed.empty() && is_starting && !joining.empty()) {
     auto earlier = [](const Worker* a, const Worker* b) { return a->since < b->since; };
-    const Worker& first = **std::min_element(joining.begin(), joining.end(), earlier);
-    if (!is_due(after(first.since, settings_.gather_grace))) return;
+    if (!is_due(gathers_until(**std::min_element(joining.begin(), joining.end(), earlier)))) return;
   }
   if (!removed.empty() || !joining.empty()) announce(removed, joining);
+}
+
+// Newcomers come in one generation rather than in many, because each is a reset for all. The first that has asked waits
+// for those that were started together with it until they have taken twice as long as it did; for others a moment. The
+// generation works on meanwhile.
+TimePoint Driver::gathers_until(const Worker& first) const {
+  bool has_fellows = std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
+    return worker.is(WorkerState::starting) && worker.is_usable() &&
+           worker.started < after(first.started, settings_.gather_grace);
+  });
+  Duration patience = settings_.gather_grace;
+  if (has_fellows) patience = std::max<Duration>(patience, first.since - first.started);
+  return after(first.since, patience);
 }
 
 void Driver::announce(const std::vector<Worker*>& removed, const std::vector<Worker*>& joining) {

@@ -21,14 +21,14 @@ struct Settings {
   std::optional<int> max_np;       // none: every slot is used
   std::optional<int> reset_limit;  // generations after the first; none: any number
 
-  Duration elastic_timeout = seconds(600);  // for slots, and for workers to come back
+  Duration elastic_timeout = seconds(600);  // for slots, for workers to come back, and for newcomers to come
   Duration start_timeout = seconds(30);     // after it the first generation starts with min_np, if np slots are listed
   BackOff back_off;                         // --blacklist-cooldown-range
 
   Duration regroup_grace =
-      seconds(10);  // from the first that asks again until the others go on; who is late may join later
+      seconds(10);  // from the first that asks again until the others go on; late workers may join later
   Duration accused_grace = seconds(2);   // the same for a worker that others found silent
-  Duration gather_grace = seconds(5);    // the first newcomer waits for others that are starting
+  Duration gather_grace = seconds(5);    // the first newcomer waits for others that are starting, see gathers_until()
   Duration leave_hold = seconds(60);     // no new worker on a host whose worker was told to go
   Duration leave_grace = seconds(30);    // from being told to leave until being stopped
   Duration stop_grace = seconds(30);     // from being stopped until the driver goes on without the news of its end

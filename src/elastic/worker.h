@@ -22,6 +22,7 @@ struct Worker {
   std::string host;
   int slot = 0;
   WorkerState state = WorkerState::starting;
+  TimePoint started;
   TimePoint since;                        // in this state
   Generation generation{0};               // the last one it was in; 0: it is a newcomer
   int rank = 0;                           // in that generation

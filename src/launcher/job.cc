@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "base/joined.h"
@@ -14,9 +13,8 @@ namespace hvd {
 namespace {
 
 constexpr size_t kSummaryLines = 20;
+constexpr Duration kCausePatience = std::chrono::seconds(5);  // from the first failure to the end of its cause
 constexpr WorkerStream kBoth[] = {WorkerStream::out, WorkerStream::err};
-
-std::string ranks_text(size_t count) { return count == 1 ? "1 rank" : fmt::format("{} ranks", count); }
 
 }  // namespace
 
@@ -46,6 +44,15 @@ void Job::HostState::on_output_end(int rank, WorkerStream stream) {
   if (Worker* worker = job.find(*this, rank)) worker->streams[static_cast<size_t>(stream)].end(job.screen_);
 }
 
+void Job::HostState::on_report(int rank, const EndReport& report) {
+  Worker* worker = job.find(*this, rank);
+  if (worker == nullptr || worker->report) return;
+  worker->report = report;
+  if (report.rank >= 0) return;
+  worker->report->rank = rank;  // it failed before it knew
+  if (report.origin.rank < 0) worker->report->origin.rank = rank;
+}
+
 void Job::HostState::on_ended(int rank, const Ended& ended) {
   Worker* worker = job.find(*this, rank);
   if (worker == nullptr || worker->is_over) return;
@@ -57,7 +64,8 @@ void Job::HostState::on_ended(int rank, const Ended& ended) {
             .host = name,
             .rank = rank,
             .pid = worker->pid,
-            .ended = ended});
+            .ended = ended,
+            .report = worker->report});
 }
 
 void Job::HostState::on_notice(std::string_view text) {
@@ -119,7 +127,10 @@ int Job::run() {
   while (!all_hosts_empty()) step();
   leave();
   bool has_started = !workers_.empty();
-  if (!failures_.empty() && has_started) screen_.show(WorkerStream::err, summary());
+  if (!failures_.empty() && has_started) {
+    tell_caller(find_cause(failures_));
+    screen_.show(WorkerStream::err, summary());
+  }
   flush_at_end(screen_, signals_, set_, stop_signal_ != 0);
   if (!failures_.empty()) return 1;
   return stop_signal_ ? 128 + stop_signal_ : 0;
@@ -128,9 +139,9 @@ int Job::run() {
 Status Job::open_outputs() {
   std::vector<Worker> workers;
   for (const auto& [slot, host] : placement_) {
-    auto out = RankOutput::open(options_, slot, WorkerStream::out);
+    auto out = RankOutput::open(options_, slot, WorkerStream::out, screen_);
     if (!out.ok()) return out.status();
-    auto err = RankOutput::open(options_, slot, WorkerStream::err);
+    auto err = RankOutput::open(options_, slot, WorkerStream::err, screen_);
     if (!err.ok()) return err.status();
     workers.push_back({.slot = slot, .host = host, .streams = {std::move(*out), std::move(*err)}});
   }
@@ -161,6 +172,7 @@ void Job::step() {
   }
   screen_.add_to(set_);
   signals_.add_to(set_);
+  if (!is_stopping_) set_.wake_at(stop_by_);
   set_.wait();
   screen_.flush();
   for (int signal : signals_.take_stop_signals()) on_stop_signal(signal);
@@ -168,7 +180,8 @@ void Job::step() {
     for (HostState& host : hosts_) host.runner->on_reaped(pid, status);
   });
   for (HostState& host : hosts_) host.runner->look();
-  if (!is_stopping_ && all_workers_over()) stop();  // what they have left behind
+  bool is_failing = !failures_.empty() && (!awaits_cause() || Clock::now() >= stop_by_);
+  if (!is_stopping_ && (is_failing || all_workers_over())) stop();  // the others, and what they have left behind
 }
 
 void Job::show_progress() {
@@ -193,7 +206,18 @@ void Job::fail(Failure failure) {
   failure.when = Clock::now();
   if (stop_signal_ != 0) return;  // the user's doing
   failures_.push_back(std::move(failure));
-  if (!is_stopping_) stop();
+  stop_by_ = std::min(stop_by_, Clock::now() + kCausePatience);
+  if (!is_stopping_ && !awaits_cause()) stop();
+}
+
+// Whether a rank is about to end that others name as the cause, or that has said itself that it failed: stopped now, it
+// would end by our signal. Those that have not ended yet may have reported already. A second rank that fails by itself
+// changes nothing.
+bool Job::awaits_cause() const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
+    int rank = worker.report ? awaited_rank(*worker.report) : -1;
+    return rank >= 0 && rank < static_cast<int>(workers_.size()) && !workers_[static_cast<size_t>(rank)].is_over;
+  });
 }
 
 void Job::stop() {
@@ -220,17 +244,19 @@ void Job::leave() {
 }
 
 std::string Job::summary() const {
-  const Failure& cause = find_cause(failures_);
+  const Failure cause = find_cause(failures_);
   // On one host all would fail alike, and the rank is of no interest.
   if (cause.kind == Failure::Kind::not_started && hosts_.size() == 1)
     return fmt::format("horovodrun: {}\n", cause.reason);
   std::string text = "horovodrun: " + describe(cause, began_);
   std::vector<std::string_view> lines;
-  if (cause.pid > 0)
+  if (cause.pid > 0 && cause.rank >= 0 && cause.rank < static_cast<int>(workers_.size()))
     lines = workers_[static_cast<size_t>(cause.rank)].streams[static_cast<size_t>(WorkerStream::err)].tail().last_lines(
         kSummaryLines);
   if (stopped_ > 0) text += fmt::format("; the job was stopped with {} still running", ranks_text(stopped_));
   text += "\n";
+  if (std::string words = own_words(cause.report); !words.empty() && cause.kind != Failure::Kind::told)
+    text += fmt::format("It {}\n", words);
   if (std::string hint = hint_for(cause, lines); !hint.empty())
     text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
   text += consequences(cause);
@@ -239,18 +265,12 @@ std::string Job::summary() const {
   return text + fmt::format("The last lines of its stderr:\n    {}\n", joined(lines, "\n    "));
 }
 
-// How the others ended, by kind.
 std::string Job::consequences(const Failure& cause) const {
-  std::map<std::string, size_t> endings;
-  for (const Worker& worker : workers_) {
-    if (worker.slot.rank == cause.rank || !worker.ended || worker.ended->ending.code() == 0) continue;
-    endings[describe(worker.ended->ending)]++;
-  }
-  if (endings.empty()) return "";
-  std::vector<std::string> parts;
-  parts.reserve(endings.size());
-  for (const auto& [ending, count] : endings) parts.push_back(fmt::format("{} {}", ranks_text(count), ending));
-  return fmt::format("After that: {}.\n", joined(parts, ", "));
+  std::vector<Aftermath> after;
+  for (const Worker& worker : workers_)
+    if (worker.ended && worker.ended->ending.code() != 0)
+      after.push_back({.rank = worker.slot.rank, .report = worker.report, .ending = worker.ended->ending});
+  return describe(after, cause);
 }
 
 }  // namespace hvd

@@ -42,6 +42,7 @@ class Job {
     void on_not_started(int rank, std::string_view reason) override;
     void on_output(int rank, WorkerStream stream, std::string_view bytes) override;
     void on_output_end(int rank, WorkerStream stream) override;
+    void on_report(int rank, const EndReport& report) override;
     void on_ended(int rank, const Ended& ended) override;
     void on_notice(std::string_view text) override;
     void on_empty() override;
@@ -63,6 +64,7 @@ class Job {
     pid_t pid = -1;
     bool is_over = false;  // ended, not started, or lost
     std::optional<Ended> ended;
+    std::optional<EndReport> report;
   };
 
   Status open_outputs();
@@ -70,6 +72,7 @@ class Job {
   void step();
   void on_stop_signal(int signal);
   void fail(Failure failure);
+  bool awaits_cause() const;
   void stop();
   void leave();
   bool all_workers_over() const;
@@ -90,7 +93,8 @@ class Job {
   bool is_stopping_ = false;
   int stop_signal_ = 0;  // what ended the job, if a signal did
   std::vector<Failure> failures_;
-  size_t stopped_ = 0;  // workers that were alive when the job was stopped
+  TimePoint stop_by_ = kNever;  // however long the cause takes to end
+  size_t stopped_ = 0;          // workers that were alive when the job was stopped
   size_t started_ = 0;
 };
 

@@ -76,7 +76,7 @@ class Run {
   Result<std::vector<Contact>> call_hosts(const std::vector<Host>& hosts) {
     Muster::Reached reached = muster_.call(hosts);
     if (reached.failures.empty()) return std::move(reached.contacts);
-    screen_.show(WorkerStream::err, describe(reached.failures, reached.failures.size() + reached.contacts.size()));
+    screen_.show(WorkerStream::err, describe(reached.failures, hosts.size()));
     return Status(Code::unknown, "");
   }
 

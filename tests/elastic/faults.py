@@ -4,8 +4,12 @@
     python tests/elastic/faults.py --faults 2000 --seed 7
     python tests/elastic/faults.py --job 7.3             # the fourth job of seed 7 again, alone
 
-A job that hangs, ends wrong, leaves a process, loses or repeats a sample, or whose ranks differ at the end is shown
-with its seed, its log and the stacks of its workers; then the run ends with exit code 1.
+Before them, one rank survives while workers that are started beside it fail: half before they join, half after. What
+launcher, agent and survivor hold must not grow with the generations.
+
+A job that hangs, ends wrong, leaves a process, loses or repeats a sample, whose ranks differ at the end, or whose
+processes hold more and more is shown with its seed, its log and the stacks of its workers; then the run ends with exit
+code 1.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from growth import Growth, launchers_of
 from job import ROOT, Event, Job
 
 SIZE = 4
@@ -72,6 +77,7 @@ class Schedule:
 
     def run(self, faults: int) -> None:
         """Act until there were so many faults, each time waiting until a full world is at work again."""
+        usage = Growth()
         self._job.wait_until_going(SIZE)
         done = 0
         while done < faults:
@@ -81,10 +87,12 @@ class Schedule:
             last = max([began, *(event["time"] for event in self._faults())])
             self._job.wait_until_going(SIZE, began)
             self._summary.seconds[action.__name__.replace("_", " ")].append(time.monotonic() - last)
+            usage.measure(launchers_of(self._job.process.pid))
             done = len(self._faults()) + self._hosts_gone
         for event in self._faults():
             self._summary.faults[f"{event['kind']} at {event['point']}"] += 1
         self._summary.faults["host removed"] += self._hosts_gone
+        assert not usage.leaks(), "\n".join(usage.leaks())
 
     _hosts_gone = 0
 
@@ -128,6 +136,29 @@ class Schedule:
         self._hosts_gone += 1
 
 
+def flap(horovodrun: str, times: int) -> None:
+    """One survives, and every other worker fails; AssertionError when something grows."""
+    folder = Path(tempfile.mkdtemp(prefix="elastic-"))
+    hosts = {"127.0.0.1": 1} | {f"flapping{number}": 1 for number in range(8)}
+    ssh = {"HOROVOD_SSH_COMMAND": f"{sys.executable} {ROOT / 'tests/launcher/fake_ssh.py'}", "FAKE_SSH": str(folder)}
+    options = ("--min-np", "1", "--max-np", "2", "--blacklist-cooldown-range", "1", "1", "--output-filename")
+    with Job(horovodrun, folder / "job", hosts, 2, options=(*options, str(folder / "output")), env=ssh) as job:
+        usage = Growth()
+        job.wait_until_going(2)
+        for number in range(times):
+            began = time.monotonic()
+            waiting = [job.fault("exit", "init")] * (number % 2)
+            waiting.append(job.fault("kill", "commit", 1))
+            job.wait_until_going(2, max(job.wait_for_fault(each)["time"] for each in waiting))
+            survivor = next(event["pid"] for event in job.events if event["event"] == "going" and event["rank"] == 0)
+            usage.measure(launchers_of(job.process.pid) | {"survivor": survivor})
+            if number % 20 == 19:
+                print(f"flapping: {number + 1} generations, the last in {time.monotonic() - began:.1f} s", flush=True)
+        usage.check()
+        job.finish()
+    shutil.rmtree(folder)
+
+
 def run_job(horovodrun: str, seed: str, faults: int, summary: Summary) -> None:
     """One job with so many faults; AssertionError tells what was wrong."""
     folder = Path(tempfile.mkdtemp(prefix="elastic-"))
@@ -140,12 +171,19 @@ def run_job(horovodrun: str, seed: str, faults: int, summary: Summary) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=500, help="default: %(default)s")
+    parser.add_argument("--flaps", type=int, default=100, help="generations of the first job; default: %(default)s")
     parser.add_argument("--seed", type=int, help="default: another each time")
     parser.add_argument("--job", help="SEED.NUMBER: only this job")
     parser.add_argument("--horovodrun", default=str(ROOT / "python/horovod/bin/horovodrun"))
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     summary, number, began = Summary(), 0, time.monotonic()
+    try:
+        if not options.job and options.flaps > 0:
+            flap(options.horovodrun, options.flaps)
+    except AssertionError as problem:
+        print(f"{problem}\n\nthe job with failing workers went wrong", file=sys.stderr)
+        return 1
     while summary.count() < options.faults:
         name = options.job or f"{seed}.{number}"
         try:

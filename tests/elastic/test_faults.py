@@ -112,8 +112,8 @@ def test_a_job_goes_on_after_all_of_it_was_killed(start: MakeJob, tmp_path: Path
     path = tmp_path / "commit"
     env = {"ELASTIC_TEST_FILE": str(path)}
     first = start(SPARE, 2, "--min-np", "1", "--max-np", "2", env=env)
-    first.wait_until(lambda: path.exists() and durable.read(path)[0] >= 50, "fifty commits in the file")
-    kept, _ = durable.read(path)
+    first.wait_until(lambda: path.exists() and durable.read(path)[0].commits >= 50, "fifty commits in the file")
+    kept = durable.read(path)[0].commits
     first.process.kill()
     first.wait_for_end(exit_code=-signal.SIGKILL)  # nobody is left
     second = start(SPARE, 2, "--min-np", "1", "--max-np", "2", env=env)
@@ -146,6 +146,39 @@ def test_frameworks_survive_it_all(start: MakeJob, program: str) -> None:
     for kind, point, rank in [("kill", "negotiation", 0), ("term", "negotiation", 1)]:
         job.wait_until_going(2, strike(job, kind, point, rank))
     assert job.finish()
+
+
+def test_a_sharded_optimizer_is_right_when_rank_0_is_replaced(start: MakeJob) -> None:
+    """The size stays, the survivor has another rank: between two steps, and in the middle of one."""
+    job = start(SPARE, 2, "--min-np", "2", "--max-np", "2", *RETRY[4:], program="sharded_worker.py")
+    job.wait_until_going(2)
+    for point in ("negotiation", "collective"):
+        job.wait_until_going(2, strike(job, "kill", point, 0))
+    job.finish()
+    assert {event["size"] for event in job.events if event["event"] == "going"} == {2}
+
+
+def test_a_sharded_optimizer_is_right_when_the_world_shrinks_and_grows(start: MakeJob) -> None:
+    job = start(SPARE, 2, "--min-np", "1", "--max-np", "2", *RETRY[4:], program="sharded_worker.py")
+    job.wait_until_going(2)
+    for hosts in ({job.hosts_of_world(2)[1]: 1}, SPARE):
+        changed = time.monotonic()
+        job.set_hosts(hosts)
+        job.wait_until_going(min(2, sum(hosts.values())), changed)
+    job.finish()
+
+
+def test_a_sharded_optimizer_that_the_state_does_not_know(start: MakeJob) -> None:
+    """Nothing reloads it: its pieces move to the ranks of the new world by themselves as long as none is lost."""
+    one, two = {"127.0.0.1": 1}, {"127.0.0.1": 1, "127.0.0.2": 1}
+    env = {"ELASTIC_TEST_STATE": "own"}
+    job = start(one, 1, "--min-np", "1", "--max-np", "2", program="sharded_worker.py", env=env)
+    job.wait_until_going(1)
+    job.set_hosts(two)
+    job.wait_until_going(2)
+    job.set_hosts(one)
+    job.wait_for_end(exit_code=1)
+    assert "pieces of its state are lost" in job.log()
 
 
 def test_all_at_once(start: MakeJob) -> None:

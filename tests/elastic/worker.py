@@ -22,7 +22,8 @@ SAMPLES = int(os.environ.get("ELASTIC_TEST_SAMPLES", "61"))
 BATCH = 3
 STEP_SECONDS = float(os.environ.get("ELASTIC_TEST_STEP_SECONDS", "0.002"))  # pretended computation
 
-FILE = os.environ.get("ELASTIC_TEST_FILE")  # keep commits there, too
+# Keep commits there, too; {host} stands for the name of this host.
+FILE = os.environ.get("ELASTIC_TEST_FILE", "").format(host=os.environ.get("HOROVOD_HOSTNAME"))
 
 
 class Training(ObjectState):

@@ -97,7 +97,7 @@ def test_a_frozen_host(fleet: Fleet, host: str) -> None:
 def test_a_crashed_host(fleet: Fleet, host: str) -> None:
     victims = fleet.on(host)
     told = fleet.survive(fleet.bed[host].crash, dead=victims, within=SILENT)
-    assert_named(told, fleet, victims, "silent|timed out")
+    assert_named(told, fleet, victims, "silent|timed out|acknowledged no data")
 
 
 # ---- the network
@@ -107,7 +107,7 @@ def test_a_cut_cable(fleet: Fleet) -> None:
     cut_off = fleet.on("hostb")
     told = fleet.survive(fleet.bed["hostb"].cut, fleet.bed["hostb"].heal, within=SILENT)
     rest = [number for number in fleet.numbers if number not in cut_off]
-    lost = r"silent|timed out|no route|unreachable"
+    lost = r"silent|timed out|acknowledged no data|no route|unreachable"
     assert_named({number: told[number] for number in rest}, fleet, cut_off, lost)
     assert_named({number: told[number] for number in cut_off}, fleet, rest, lost)
 
@@ -126,4 +126,6 @@ def test_two_hosts_that_lose_each_other_or_one_the_other(fleet: Fleet, break_: B
     bed = fleet.bed
     told = fleet.survive(lambda: break_(bed, one, other), lambda: bed.heal(one, other), within=2 * SILENT)
     # Who hears but is not heard may get no more than the end of a connection: what it is told is not acknowledged.
-    assert_named(told, fleet, fleet.on(one) + fleet.on(other), "silent|timed out|closed by the peer")
+    assert_named(
+        told, fleet, fleet.on(one) + fleet.on(other), "silent|timed out|acknowledged no data|closed by the peer"
+    )

@@ -12,6 +12,11 @@ def _integer(rng: random.Random) -> tuple[str, str]:
     return text, text
 
 
+def _samples(rng: random.Random) -> tuple[str, str]:
+    text = str(rng.randint(1, 1000))
+    return text, text
+
+
 def _mebibytes(rng: random.Random) -> tuple[str, str]:
     count = rng.randint(0, 5000)
     return str(count), str(count * 1024 * 1024)
@@ -71,14 +76,14 @@ VALUES = [
         "--autotune-steps-per-sample",
         "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE",
         "autotune.steps_per_sample",
-        _integer,
+        _samples,
         AUTOTUNE,
     ),
     Value(
         "--autotune-bayes-opt-max-samples",
         "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES",
         "autotune.bayes_opt_max_samples",
-        _integer,
+        _samples,
         AUTOTUNE,
     ),
     Value(

@@ -3,9 +3,11 @@
 import functools
 import re
 import signal
+import sys
 
 import pytest
-from elastic_job import Job, kill, watched
+from elastic_job import WORKER, Job, kill, watched
+from growth import Growth, launchers_of
 
 
 @pytest.fixture
@@ -120,14 +122,21 @@ def test_a_worker_that_leaves_is_not_missed(job):
 
 
 def test_too_few_slots_for_too_long(job):
-    # In this time the workers have to come, too.
-    with job("-np", "2", "--min-np", "2", "--elastic-timeout", "15", hosts=["127.0.0.1:1", "127.0.0.2:1"]) as running:
+    with job("-np", "2", "--min-np", "2", "--elastic-timeout", "1", hosts=["127.0.0.1:1", "127.0.0.2:1"]) as running:
         members = running.world(2)
         with watched(members) as gone:
             running.list_hosts(["127.0.0.1:1"])
             assert running.wait() == 1
             assert gone()
     assert re.search(r"horovodrun: .*2 slots.*\n", running.said())
+
+
+def test_imports_may_take_longer_than_the_elastic_timeout(job, tmp_path):
+    script = f"sleep 2; exec {sys.executable} {WORKER} {tmp_path}/end"
+    with job("-np", "2", "--min-np", "2", "--elastic-timeout", "1", command=["sh", "-c", script]) as running:
+        running.world(2)
+        assert running.finish() == 0
+    assert "has not asked for a place" not in running.said()
 
 
 def test_too_few_slots_from_the_start(job):
@@ -182,3 +191,34 @@ def test_files_are_named_after_workers(job, tmp_path):
     files = sorted((tmp_path / "out").glob("*/stdout"))
     assert [file.parent.name for file in files] == ["worker.1", "worker.2"]
     assert all("world" in file.read_text() for file in files)
+
+
+def test_workers_that_fail_before_they_join_leave_nothing_in_the_launcher(job, tmp_path):
+    """No generation begins meanwhile, and every one of them has files of its own."""
+    flapping = [f"127.0.0.{number}:1" for number in range(2, 8)]
+    script = f'if [ "$HOROVOD_WORKER_ID" -gt 1 ]; then exit 3; fi; exec {sys.executable} {WORKER} {tmp_path}/end'
+    options = ["-np", "1", "--min-np", "1", "--blacklist-cooldown-range", "1", "1"]
+    options += ["--output-filename", str(tmp_path / "out")]
+    with job(*options, hosts=["127.0.0.1:1"], command=["sh", "-c", script]) as running:
+        running.world(1)
+        running.list_hosts(["127.0.0.1:1", *flapping])
+        usage = Growth()
+        for number in range(9, 37, 3):
+            running.wait_for(f"worker {number} (host ")
+            usage.measure(launchers_of(running.process.pid))
+        usage.check()
+        assert running.finish() == 0
+
+
+def test_generations_leave_nothing_in_launcher_and_survivor(job, tmp_path):
+    hosts = [f"127.0.0.{number}:1" for number in range(1, 6)]
+    options = ["-np", "2", "--min-np", "1", "--max-np", "2", "--blacklist-cooldown-range", "1", "1"]
+    with job(*options, "--output-filename", str(tmp_path / "out"), hosts=hosts) as running:
+        usage, gone = Growth(), []
+        for _ in range(7):
+            survivor, other = running.world(2, without=gone)
+            usage.measure(launchers_of(running.process.pid) | {"survivor": survivor.pid})
+            gone.append(other.pid)
+            kill(other)
+        usage.check()
+        assert running.finish() == 0

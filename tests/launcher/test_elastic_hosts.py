@@ -3,10 +3,11 @@
 import functools
 import os
 import signal
+import sys
 
 import pytest
-from elastic_job import Job, watched
-from waiting import Processes, agents_of
+from elastic_job import WORKER, Job, watched
+from waiting import Processes, agents_of, wait_for_file
 
 
 @pytest.fixture
@@ -57,3 +58,25 @@ def test_launcher_killed_leaves_no_worker_anywhere(job):
     with running, watched(running.world(2)) as gone:
         running.process.kill()
         assert gone()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "alpha"])
+def test_what_a_worker_leaves_behind_goes_while_the_job_goes_on(job, tmp_path, host):
+    """It would hold the worker's memory, and there may be many."""
+    left = f"echo left $$ >{tmp_path}/left.new; mv {tmp_path}/left.new {tmp_path}/left; exec sleep 1000"
+    script = f"""
+    if [ "$HOROVOD_WORKER_ID" -gt 1 ]; then
+      sh -c '{left}' &
+      while [ ! -e {tmp_path}/go ]; do sleep 0.01; done
+      exit 3
+    fi
+    exec {sys.executable} {WORKER} {tmp_path}/end"""
+    options = ("-np", "1", "--min-np", "1", "--blacklist-cooldown-range", "60", "60")
+    with job(*options, hosts=["127.0.0.1:1"], command=["sh", "-c", script]) as running:
+        running.world(1)
+        running.list_hosts(["127.0.0.1:1", f"{host}:1"])
+        wait_for_file(tmp_path / "left")
+        process = Processes([int((tmp_path / "left").read_text().split()[1])])
+        (tmp_path / "go").touch()
+        assert process.gone()
+        assert running.finish() == 0

@@ -4,13 +4,14 @@ import contextlib
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import time
 
 import pytest
 from child import Child
-from waiting import DEADLINE, RUNAWAY, STUBBORN, WAIT, started
+from waiting import DEADLINE, RUNAWAY, STUBBORN, WAIT, Processes, parent_of, started
 
 
 def test_success(run):
@@ -213,3 +214,35 @@ os.kill(os.getpid(), signal.SIGSEGV)
 """
     result = subprocess.run([horovodrun, "-np", "2", *python(code)], capture_output=True, timeout=DEADLINE)
     assert re.search(rb"horovodrun: rank 1 on localhost failed: pid \d+, killed by SIGSEGV", result.stderr)
+
+
+# A shell that has children, one of which leaves a child of its own behind, becomes the command.
+BYSTANDERS = """
+sleep 1000 >/dev/null 2>&1 & echo $!
+sh -c 'sleep 1000 >/dev/null 2>&1 & echo $!; while [ ! -e {go} ]; do sleep 0.01; done' &
+exec {command}
+"""
+
+
+@pytest.mark.parametrize("end", ["by itself", "launcher killed", "guard killed"])
+def test_only_what_the_job_started_is_ended(horovodrun, python, tmp_path, end):
+    worker = [*python(RUNAWAY)] if end != "by itself" else ["sh", "-c", "setsid sleep 1000 >/dev/null & echo $!"]
+    script = BYSTANDERS.format(go=tmp_path / "go", command=shlex.join([horovodrun, "-np", "1", *worker]))
+    with Child(["sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        lines = sorted(process.stdout.readline() for _ in range(3))
+        bystanders = [int(line) for line in lines if not line.startswith(b"[")]
+        others = Processes(bystanders)
+        try:
+            (tmp_path / "go").touch()
+            if end != "by itself":
+                runaway = int(lines[-1].rpartition(b":")[2])
+                workers = Processes([runaway])
+                launcher = parent_of(parent_of(runaway))
+                os.kill(launcher if end == "launcher killed" else parent_of(launcher), signal.SIGKILL)
+                assert workers.gone()
+            process.communicate(timeout=DEADLINE)
+            assert process.returncode == (0 if end == "by itself" else 128 + signal.SIGKILL)
+            assert others.alive()
+        finally:
+            for pid in bystanders:
+                os.kill(pid, signal.SIGKILL)

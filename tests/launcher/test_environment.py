@@ -2,9 +2,13 @@
 
 import os
 import re
+import secrets
+import socket
+import subprocess
 
 import pytest
 from answers import by_rank
+from child import Child
 
 SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 
@@ -50,8 +54,14 @@ except OSError as error:
 
 
 def test_nothing_of_the_launcher_is_inherited(run, python):
-    code = "import os; print(sorted(int(fd) for fd in os.listdir('/proc/self/fd')), os.readlink('/proc/self/fd/0'))"
-    assert run("-np", "1", *python(code)).stdout == b"[0]<stdout>:[0, 1, 2, 3] /dev/null\n"  # 3: the listing itself
+    """But the pipe by which a worker says why it ends, which the environment names."""
+    code = (
+        "import os; pipe = int(os.environ['_HOROVOD_REPORT'].split(':')[0]); "
+        "others = {int(fd) for fd in os.listdir('/proc/self/fd')} - {pipe}; "
+        "print(sorted(others), pipe > 99, os.readlink('/proc/self/fd/0'))"
+    )
+    # 3: the listing itself
+    assert run("-np", "1", *python(code)).stdout == b"[0]<stdout>:[0, 1, 2, 3] True /dev/null\n"
 
 
 def test_signals_are_as_usual(run, python):
@@ -73,6 +83,29 @@ def test_threads_share_the_cores(environments):
     assert environments("-np", "1", env=environment)[0]["OMP_NUM_THREADS"] == str(cores)
     assert environments("-np", str(2 * cores), env=environment)[0]["OMP_NUM_THREADS"] == "1"
     assert environments("-np", "2", env={"OMP_NUM_THREADS": "5"})[1]["OMP_NUM_THREADS"] == "5"
+
+
+@pytest.mark.parametrize("elastic", [[], ["--min-np", "2", "--max-np", "2"]], ids=["static", "elastic"])
+def test_threads_share_the_cores_of_an_agent(horovodrun, tmp_path, elastic):
+    """Agents come before it is known how many workers each gets."""
+    key = tmp_path / "key"
+    key.write_text(secrets.token_hex(32))
+    key.chmod(0o600)
+    env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+    options = ["--rendezvous", place, "--key-file", str(key)]
+    # An elastic job ends the other worker once one has finished, so each waits until both have printed.
+    wait = f"touch {tmp_path}/printed.$$; until [ $(ls {tmp_path} | grep -c printed) -ge 2 ]; do sleep 0.05; done"
+    show = ["sh", "-c", f"echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS; {wait}"]
+    pipes = {"env": env, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with (
+        Child([horovodrun, "-np", "2", "--agents", "1", *elastic, *options, *show], **pipes) as launcher,
+        Child([horovodrun, "--agent", *options], **pipes),
+    ):
+        said = launcher.communicate(timeout=60)[0].decode()
+    share = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert re.findall(r"(?m)<stdout>:(.*)$", said) == [f"{share} {share}"] * 2, said
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,12 @@ def test_man_page(run, options):
     assert [name for name in options if name not in shown] == []
 
 
+def test_the_options_of_python_are_up_to_date(run):
+    file = pathlib.Path(__file__).resolve().parents[2] / "python/horovod/runner/options.json"
+    hint = "horovodrun --print-options > python/horovod/runner/options.json"
+    assert run("--print-options").stdout.decode() == file.read_text(), hint
+
+
 def test_the_page_of_the_options_is_up_to_date(run):
     page = pathlib.Path(__file__).resolve().parents[2] / "docs/options.md"
     assert run("--print-markdown").stdout.decode() == page.read_text(), "horovodrun --print-markdown > docs/options.md"

@@ -2,10 +2,11 @@
 
 import json
 import pathlib
+import re
 import sys
 
 import pytest
-from test_mpirun import REDUCE
+from test_mpirun import FAILS, REDUCE, summary_of
 
 FAKE_JSRUN = pathlib.Path(__file__).parent / "fake_jsrun.py"
 
@@ -34,6 +35,13 @@ def test_a_world_forms(run, python, lsf):
     assert sorted(result.stdout.decode().splitlines()) == [f"rank {rank} of 3: 6" for rank in range(3)]
     assert list(lsf()["options"]) == ["--erf_input"]
     assert lsf()["rank_file"].count("hostname: localhost;") == 3
+
+
+def test_the_rank_that_failed_is_named(run, python, lsf):
+    result = run("--jsrun", *python(FAILS.format(act='raise ValueError("bad batch")')))
+    assert re.match(r"horovodrun: rank 1 on \S+ raised ValueError: bad batch: pid \d+\n", summary_of(result)), (
+        result.stderr.decode()
+    )
 
 
 def test_arguments_for_mpi_are_passed_on(run, lsf):

@@ -89,6 +89,81 @@ def test_the_exit_code_is_that_of_mpirun(run, kind):
     assert run("-np", "2", "--mpi", "sh", "-c", "exit 7").returncode == 7
 
 
+FAILS = """
+import atexit, os, sys, time, numpy as np, horovod.numpy as hvd
+atexit.register(time.sleep, 0.5)  # the others have time to say what they lost
+hvd.init()
+if hvd.rank() == 1:
+    {act}
+hvd.allreduce(np.ones(4))
+"""
+
+
+def summary_of(result):
+    """What horovodrun itself said, after all words of mpirun and the ranks."""
+    lines = result.stderr.decode().splitlines()
+    first = next((i for i, line in enumerate(lines) if line.startswith("horovodrun: ")), len(lines))
+    return "\n".join(lines[first:])
+
+
+def test_horovodrun_names_the_rank_that_failed(run, python, kind):
+    result = run("-np", "3", "--mpi", *python(FAILS.format(act='raise ValueError("bad batch")')))
+    assert result.returncode == 1
+    assert re.fullmatch(
+        r"horovodrun: rank 1 on \S+ raised ValueError: bad batch: pid \d+\nAfter that: ranks 0, 2 lost it\.",
+        summary_of(result),
+    ), result.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("act", "words"), [("sys.exit(3)", "exited"), ("os.kill(os.getpid(), 9)", "is gone")], ids=["exit", "kill"]
+)
+def test_a_rank_that_says_nothing_is_named_by_those_that_lost_it(run, python, open_mpi, act, words):
+    """The others wait a moment for mpirun to see its end."""
+    result = run("-np", "3", "--mpi", *python(FAILS.format(act=act)))
+    assert result.returncode != 0
+    assert re.match(rf"horovodrun: rank 1 on \S+ {words}: pid \d+\n", summary_of(result)), result.stderr.decode()
+
+
+def test_a_rank_that_fails_before_the_world_forms_is_named(run, python, kind, monkeypatch):
+    monkeypatch.setenv("HOROVOD_START_TIMEOUT", "2")  # MPICH lets the others wait for it
+    code = """
+import os, horovod.numpy as hvd
+if "1" in (os.environ.get("OMPI_COMM_WORLD_RANK"), os.environ.get("PMI_RANK")):
+    raise ValueError("no data")
+hvd.init()
+"""
+    result = run("-np", "2", "--mpi", *python(code))
+    assert re.match(r"horovodrun: rank 1 on \S+ raised ValueError: no data: pid \d+\b", summary_of(result)), (
+        result.stderr.decode()
+    )
+
+
+def test_nothing_is_said_of_programs_without_horovod(run, kind):
+    assert summary_of(run("-np", "2", "--mpi", "sh", "-c", "exit 7")) == ""
+
+
+def test_mpirun_names_the_rank_that_failed(run, python, open_mpi):
+    """It names the process that ended first: those that only lost rank 1, which is slow to leave, wait for it."""
+    code = """
+import atexit, sys, time, numpy as np, horovod.numpy as hvd
+atexit.register(time.sleep, 0.5)
+hvd.init()
+if hvd.rank() == 1:
+    raise ValueError("bad batch")
+try:
+    hvd.allreduce(np.ones(4))
+except hvd.HorovodInternalError as error:
+    print(error, file=sys.stderr)
+    sys.exit(7)
+"""
+    result = run("-np", "3", "--mpi", *python(code))
+    text = result.stderr.decode()
+    assert re.search(r"Process name: \[\[\d+,1\],1\]\n *Exit code: +1\n", text), text
+    assert result.returncode == 1
+    assert re.search(r"shut down by rank 1 \(.*\): it raised ValueError: bad batch\n", text)
+
+
 def test_words_of_the_command_arrive_as_they_are(run, kind):
     words = ["a b", "it's", '"', "$HOME", "", "a;b", "*", "--np"]
     show = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
@@ -165,8 +240,8 @@ def test_the_library_is_built_at_first_use(run, kind, tmp_path, monkeypatch):
 def test_without_the_library_the_ranks_still_run_unless_it_was_asked_for(run, kind, tmp_path, monkeypatch):
     monkeypatch.delenv("HOROVOD_CONTROLLER")
     monkeypatch.setenv("HOROVOD_LIBRARY", str(tmp_path / "libhorovod.so"))
-    result = run("-np", "2", "--mpi", "echo", "x")
-    assert lines_of(result) == ["x", "x"]
+    result = run("-np", "2", "--mpi", "sh", "-c", "echo $HOROVOD_CONTROLLER")
+    assert lines_of(result) == ["gloo", "gloo"]  # or else they would try it again, each for itself
     assert result.stderr.startswith(b"horovodrun: note: mpirun starts the ranks, which then communicate without MPI: ")
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "mpi")
     result = run("-np", "2", "--mpi", "echo", "x")
@@ -259,6 +334,10 @@ def test_binding_args(run, open_mpi):
 # ---- nothing is left
 
 
+def child_of(pid):
+    return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
 @pytest.fixture
 def waiting(horovodrun, kind, monkeypatch):
     """A job of two ranks that wait; its process, mpirun's and theirs."""
@@ -269,8 +348,10 @@ def waiting(horovodrun, kind, monkeypatch):
     command = [horovodrun, "-np", "2", "--mpi", sys.executable, "-c", WAIT]
     with Child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         pids = [int(re.search(rb"<(\d+)>", process.stdout.readline())[1]) for _ in range(2)]
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        yield collections.namedtuple("Job", "process mpirun ranks")(process, int(children[0]), Processes(pids))
+        launcher = child_of(process.pid)
+        yield collections.namedtuple("Job", "process launcher mpirun ranks")(
+            process, launcher, child_of(launcher), Processes(pids)
+        )
         process.kill()
     folder.cleanup()
 
@@ -282,7 +363,8 @@ def test_a_signal_to_horovodrun_leaves_no_rank(waiting, stop):
     waiting.process.wait(timeout=60)
 
 
-def test_a_killed_mpirun_leaves_no_rank(waiting):
-    os.kill(waiting.mpirun, signal.SIGKILL)
+@pytest.mark.parametrize("which", ["mpirun", "launcher"])
+def test_a_killed_mpirun_or_launcher_leaves_no_rank(waiting, which):
+    os.kill(getattr(waiting, which), signal.SIGKILL)
     assert waiting.ranks.gone()
     assert waiting.process.wait(timeout=60) == 128 + signal.SIGKILL

@@ -5,10 +5,12 @@ import datetime
 import hashlib
 import os
 import re
+import signal
 import subprocess
 
 import pytest
 from child import Child
+from waiting import DEADLINE
 
 
 def test_lines_carry_rank_and_stream(run):
@@ -167,3 +169,68 @@ def test_verbose_tells_the_pids(run):
     result = run("-np", "2", "--verbose", "sh", "-c", "echo $$")
     told = dict(re.findall(r"horovodrun: rank (\d) on localhost is pid (\d+)\n", result.stderr.decode()))
     assert dict(re.findall(r"\[(\d)\]<stdout>:(\d+)\n", result.stdout.decode())) == told
+
+
+LINES = 'while [ ! -e {end} ]; do echo "line $((number += 1))"; sleep 0.02; done'
+
+
+def lines_of_both(process, count):
+    """Reads the launcher's stdout until both ranks have written so many lines; what rank 0 wrote."""
+    seen = {b"0": [], b"1": []}
+    while min(map(len, seen.values())) < count:
+        line = process.stdout.readline()
+        assert line, "the job has ended"
+        seen[line[1:2]].append(line)
+    return seen[b"0"]
+
+
+def test_a_file_that_hangs_holds_up_no_worker_and_loses_nothing(horovodrun, hosts, tmp_path):
+    """A pipe that nobody has opened stands for a file system that does not answer."""
+    (tmp_path / "out/rank.0").mkdir(parents=True)
+    pipe, end = tmp_path / "out/rank.0/stdout", tmp_path / "end"
+    os.mkfifo(pipe)
+    command = [horovodrun, "-np", "2", "-H", "localhost:1,a:1", "--output-filename", str(tmp_path / "out")]
+    with Child(
+        [*command, "sh", "-c", LINES.format(end=end)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        shown = lines_of_both(process, 30)
+        end.touch()
+        with pipe.open("rb") as file:
+            written = file.read()
+        out, _ = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 0
+    assert written.splitlines(keepends=True) == shown + [
+        line for line in out.splitlines(keepends=True) if line.startswith(b"[0]")
+    ]
+    assert b"line 30\n" in (tmp_path / "out/rank.1/stdout").read_bytes()
+
+
+def test_output_that_a_file_never_takes_is_counted_when_the_user_stops_the_job(horovodrun, hosts, tmp_path):
+    (tmp_path / "out/rank.0").mkdir(parents=True)
+    os.mkfifo(tmp_path / "out/rank.0/stdout")
+    command = [horovodrun, "-np", "2", "-H", "localhost:1,a:1", "--output-filename", str(tmp_path / "out")]
+    command += ["sh", "-c", LINES.format(end=tmp_path / "end")]
+    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        lines_of_both(process, 5)
+        process.terminate()
+        _, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 128 + signal.SIGTERM
+    assert re.search(rb"horovodrun: \d+ bytes of output could not be written to files, and are lost\n", err)
+
+
+def test_a_worker_is_held_back_while_its_file_takes_nothing(horovodrun, tmp_path):
+    (tmp_path / "out/rank.0").mkdir(parents=True)
+    pipe, done, size = tmp_path / "out/rank.0/stdout", tmp_path / "done", 64 << 20
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    script = f"yes {'x' * 1023} | head -c {size}; touch {done}"
+    command = [horovodrun, "-np", "1", "--output-filename", str(tmp_path / "out"), "sh", "-c", script]
+    with Child(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert b"rank.0/stdout has taken no output for 5 s" in process.stderr.readline()
+        assert not done.exists()
+        os.set_blocking(reader, True)
+        with open(reader, "rb") as file:
+            assert file.read().count(b"x") == size // 1024 * 1023
+        _, err = process.communicate(timeout=DEADLINE)
+        assert process.returncode == 0
+    assert b"all output is in its files again" in err

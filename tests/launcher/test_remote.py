@@ -109,10 +109,10 @@ def test_hosts_that_cannot_be_used_are_listed_and_nothing_is_started(hosts, run,
     assert result.returncode == 1
     assert not (tmp_path / "started").exists()
     text = result.stderr.decode()
-    assert text.startswith("horovodrun: 4 of 5 hosts cannot be used, so nothing was started:\n")
+    assert text.startswith("horovodrun: 4 of 6 hosts cannot be used, so nothing was started:\n")
     for line in (
         "    a  connect to host a port 22: Connection refused\n",
-        "    b  it lets nobody in without asking (b: Permission denied (publickey).",
+        "    b  ssh requires an interactive login (b: Permission denied (publickey).",
         "    c  its host key has changed",
         "forget the old key with: ssh-keygen -R c",
         "    d  ",
@@ -120,6 +120,25 @@ def test_hosts_that_cannot_be_used_are_listed_and_nothing_is_started(hosts, run,
         f"    try: {os.environ['HOROVOD_SSH_COMMAND']} a true\n",
     ):
         assert line in text, line
+
+
+WRAPPERS = {
+    "reads stdin": "cat >/dev/null; exit 0",
+    "hangs": "exec sleep 1000",
+    "never stops talking": "exec yes",
+    "leaves something behind": "sleep 1000 & exit 0",
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_a_wrapper_called_ssh_that_does_not_know_the_question(hosts, run, monkeypatch, wrapper):
+    script = hosts / "ssh"
+    question = f'case " $* " in *" -G "*) {WRAPPERS[wrapper]} ;; esac'
+    script.write_text(f'#!/bin/sh\n{question}\nexec {os.environ["HOROVOD_SSH_COMMAND"]} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("HOROVOD_SSH_COMMAND", str(script))
+    result = run("-np", "2", "-H", "a:1,b:1", "--start-timeout", "20", "echo", "x")
+    assert (result.returncode, sorted(result.stdout.splitlines())) == (0, [b"[0]<stdout>:x", b"[1]<stdout>:x"])
 
 
 def test_a_host_without_horovodrun(hosts, run):

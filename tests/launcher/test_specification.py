@@ -96,11 +96,13 @@ def test_controller_and_emptiness(job, tmp_path, text, options, expected):
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        ("params:\n  cycle_time_ms: -1", 2, "params.cycle_time_ms -1: expected a number, 0 or more"),
+        ("params:\n  cycle_time_ms: -1", 2, "params.cycle_time_ms -1: expected a number from 0 to 60000"),
         ("params:\n  cache_capacity: 1.5", 2, "expected a whole number, 0 or more"),
         ("autotune:\n  enabled: perhaps", 2, "autotune.enabled perhaps: expected true or false"),
         ("autotune:\n  gaussian_process_noise: 2", 2, "expected a number from 0 to 1"),
-        ("logging:\n  level: LOUD", 2, "expected TRACE, DEBUG"),
+        ("autotune:\n  bayes_opt_max_samples: 1001", 2, "expected a whole number from 1 to 1000"),
+        ("autotune:\n  steps_per_sample: 0", 2, "expected a whole number, 1 or more"),
+        ("logging:\n  level: LOUD", 2, "expected one of TRACE, DEBUG"),
         ("\ncontroller: smtp", 2, "controller smtp: expected gloo or mpi"),
         ("params: [1, 2]", 1, "params: expected a single value"),
         ("params:\n  cycle_time_ms: {a: 1}", 2, "expected a single value"),

@@ -40,6 +40,10 @@ class Processes:
         end = time.monotonic() + DEADLINE
         return all(select.select([fd], [], [], max(0, end - time.monotonic()))[0] for fd in self.fds)
 
+    def alive(self):
+        """Whether none has ended."""
+        return not select.select(self.fds, [], [], 0)[0]
+
 
 @contextlib.contextmanager
 def started(command, workers):
@@ -50,6 +54,14 @@ def started(command, workers):
             yield process, Processes(pids)
         finally:
             process.kill()
+
+
+def wait_for_file(path):
+    """Until it is there."""
+    end = time.monotonic() + DEADLINE
+    while not path.exists():
+        assert time.monotonic() < end, f"no {path}"
+        time.sleep(0.01)
 
 
 def parent_of(pid):

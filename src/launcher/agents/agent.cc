@@ -60,6 +60,7 @@ class Agent : public HostEvents {
     link_.send(WorkerOutput{.rank = rank, .stream = stream, .bytes = std::string(bytes)});
   }
   void on_output_end(int rank, WorkerStream stream) override { link_.send(WorkerOutputEnd{rank, stream}); }
+  void on_report(int rank, const EndReport& report) override { link_.send(WorkerReport{rank, report}); }
   void on_ended(int rank, const Ended& ended) override { link_.send(WorkerEnded{rank, ended}); }
   void on_notice(std::string_view text) override { link_.send(AgentNotice{std::string(text)}); }
   void on_empty() override {

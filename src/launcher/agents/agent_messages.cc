@@ -16,6 +16,7 @@ class Writer {
   void operator()(int64_t value) { out_.signed_varint(value); }
   void operator()(uint64_t value) { out_.varint(value); }
   void operator()(WorkerStream value) { out_.u8(static_cast<uint8_t>(value)); }
+  void operator()(const Origin& origin) { encode(out_, origin); }
   template <class First, class Second>
   void operator()(const std::pair<First, Second>& pair) {
     (*this)(pair.first);
@@ -46,6 +47,7 @@ class Reader {
   void operator()(int64_t& value) { value = in_.signed_varint(); }
   void operator()(uint64_t& value) { value = in_.varint(); }
   void operator()(WorkerStream& value) { value = in_.one_of(WorkerStream::err); }
+  void operator()(Origin& origin) { origin = decode_origin(in_); }
   template <class First, class Second>
   void operator()(std::pair<First, Second>& pair) {
     (*this)(pair.first);
@@ -116,6 +118,10 @@ template <class V>
 void fields(V&, auto&, AgentLeave*) {}
 template <class V>
 void fields(V&, auto&, AgentBeat*) {}
+template <class V>
+void fields(V& v, auto& m, WorkerReport*) {
+  each(v, m.rank, m.report.rank, m.report.origin);
+}
 
 template <size_t kind = 0>
 bool read_kind(size_t wanted, Reader& reader, AgentMessage& message) {

@@ -14,7 +14,7 @@
 
 namespace hvd {
 
-inline constexpr uint64_t kAgentProtocol = 1;
+inline constexpr uint64_t kAgentProtocol = 2;
 inline constexpr size_t kOutputWindow = 1 << 20;          // bytes of one stream kind under way from one host
 inline constexpr size_t kLargestAgentMessage = 16 << 20;  // the environment and command of a job are the largest
 
@@ -73,9 +73,15 @@ struct AgentLeave {};
 // both
 struct AgentBeat {};  // "I am here"
 
+// agent -> launcher
+struct WorkerReport {
+  int32_t rank = 0;  // the worker's name
+  EndReport report;
+};
+
 using AgentMessage =
     std::variant<AgentHello, WorkerStarted, WorkerNotStarted, WorkerOutput, WorkerOutputEnd, WorkerEnded, AgentNotice,
-                 AgentEmpty, AgentWork, AgentStart, AgentStop, AgentRoom, AgentLeave, AgentBeat>;
+                 AgentEmpty, AgentWork, AgentStart, AgentStop, AgentRoom, AgentLeave, AgentBeat, WorkerReport>;
 
 Bytes encode(const AgentMessage& message);
 Result<AgentMessage> decode_agent_message(ByteView bytes);

@@ -125,6 +125,7 @@ void RemoteHost::take(const AgentMessage& message) {
                      grant();
                    },
                    [&](const WorkerOutputEnd& m) { events_.on_output_end(m.rank, m.stream); },
+                   [&](const WorkerReport& m) { events_.on_report(m.rank, m.report); },
                    [&](const WorkerEnded& m) { events_.on_ended(m.rank, m.ended); },
                    [&](const AgentNotice& m) { events_.on_notice(m.text); },
                    [&](const AgentEmpty&) {

@@ -1,5 +1,5 @@
 // Reads the command line as options and the command: everything from the first word on that is not an option. As
-// argparse does it, the beginning of a long option is enough where only one begins so; single-dash words such as -np
+// argparse does it, any unambiguous prefix of a long option is accepted; single-dash words such as -np
 // are options of their own, not bundles of letters. An unknown option is answered with the closest known one. Thread
 // rule: pure function.
 #pragma once

@@ -12,13 +12,6 @@ namespace {
 
 enum class Values { none, file, folder, words, host, text };
 
-std::string_view choices_of(const OptionRow& row) {
-  if (const auto* choice = std::get_if<Choice>(&row.target)) return choice->values;
-  if (const auto* tunable = std::get_if<Tunable>(&row.target); tunable && tunable->kind == TunableKind::level)
-    return "TRACE DEBUG INFO WARNING ERROR FATAL";
-  return "";
-}
-
 Values values_of(const OptionRow& row) {
   std::string_view value = row.value;
   if (value.empty()) return Values::none;
@@ -32,7 +25,7 @@ template <class Use>
 void for_each_option(const Use& use) {  // row, names that mean the same, text
   for (const OptionRow& row : option_rows()) {
     if (!*row.group) continue;
-    use(row, words_of(row.names), std::string(row.text));
+    use(row, words_of(row.names), text_of(row));
     if (*row.opposite) use(row, words_of(row.opposite), "opposite of " + std::string(main_name(row)));
   }
 }
@@ -60,7 +53,7 @@ std::string bash() {
   for (const OptionRow& row : option_rows())
     if (values_of(row) == Values::words && *row.group)
       choices += fmt::format("    {}) mapfile -t COMPREPLY < <(compgen -W '{}' -- \"$word\") ;;\n",
-                             joined(words_of(row.names), "|"), choices_of(row));
+                             joined(words_of(row.names), "|"), joined(choices_of(row), " "));
   return fmt::format(
       R"(# bash completion of horovodrun; made by horovodrun --print-completion bash
 _horovodrun() {{
@@ -121,7 +114,7 @@ std::string zsh_action(const OptionRow& row) {
     case Values::none: return "";
     case Values::file: return ":file:_files";
     case Values::folder: return ":directory:_files -/";
-    case Values::words: return fmt::format(":value:({})", choices_of(row));
+    case Values::words: return fmt::format(":value:({})", joined(choices_of(row), " "));
     case Values::host: return ":hosts:_hosts";
     case Values::text: break;
   }
@@ -184,7 +177,7 @@ complete -c horovodrun -f -a '(__fish_complete_subcommand -- {0} {1})'
       case Values::none: break;
       case Values::file: text += " -r -F"; break;
       case Values::folder: text += " -x -a '(__fish_complete_directories)'"; break;
-      case Values::words: text += fmt::format(" -x -a '{}'", choices_of(row)); break;
+      case Values::words: text += fmt::format(" -x -a '{}'", joined(choices_of(row), " ")); break;
       case Values::host: text += " -x -a '(__fish_print_hostnames)'"; break;
       case Values::text: text += " -x"; break;
     }

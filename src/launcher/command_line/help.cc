@@ -22,8 +22,8 @@ std::string names_of(const OptionRow& row) {
   return *row.value ? fmt::format("{} {}", names, row.value) : names;
 }
 
-std::string text_of(const OptionRow& row) {
-  return *row.opposite ? fmt::format("{} (opposite: {})", row.text, row.opposite) : row.text;
+std::string text_with_opposite(const OptionRow& row) {
+  return *row.opposite ? fmt::format("{} (opposite: {})", text_of(row), row.opposite) : text_of(row);
 }
 
 // `text` in lines that start at kColumn; the first goes on where `out` has got to.
@@ -47,7 +47,7 @@ std::string help_line(const OptionRow& row) {
   std::string line = "  " + names_of(row);
   if (line.size() + 2 > kColumn) line += "\n" + std::string(kColumn, ' ');
   line.resize(std::max(line.size(), kColumn), ' ');
-  append_wrapped(line, text_of(row));
+  append_wrapped(line, text_with_opposite(row));
   return line;
 }
 
@@ -76,10 +76,9 @@ std::string quoted_names(std::string_view names, std::string_view value) {
   return text;
 }
 
-std::string variable_of(const OptionRow& row) {
-  if (const auto* tunable = std::get_if<Tunable>(&row.target)) return fmt::format("`{}`", tunable->variable);
-  if (const auto* one = std::get_if<Switch>(&row.target)) return fmt::format("`{}`", one->variable);
-  return "";
+std::string quoted_variable(const OptionRow& row) {
+  std::string_view variable = variable_of(row).name;
+  return variable.empty() ? "" : fmt::format("`{}`", variable);
 }
 
 std::string key_of(const OptionRow& row) {
@@ -126,7 +125,7 @@ std::string man_page() {
   for_each_group([&](std::string_view group, const auto& rows) {
     page += fmt::format(".SS {}\n", troff(group));
     for (const OptionRow* row : rows)
-      page += fmt::format(".TP\n.B {}\n{}\n", troff(names_of(*row)), troff(text_of(*row)));
+      page += fmt::format(".TP\n.B {}\n{}\n", troff(names_of(*row)), troff(text_with_opposite(*row)));
   });
   page +=
       ".SH HOSTS\n"
@@ -153,7 +152,7 @@ std::string markdown_page() {
     for (const OptionRow* row : rows) {
       std::string names = quoted_names(row->names, row->value);
       if (*row->opposite) names += " / " + quoted_names(row->opposite, "");
-      page += fmt::format("| {} | {} | {} | {} |\n", names, variable_of(*row), key_of(*row), row->text);
+      page += fmt::format("| {} | {} | {} | {} |\n", names, quoted_variable(*row), key_of(*row), text_of(*row));
     }
   });
   return page;

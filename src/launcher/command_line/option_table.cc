@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <climits>
 
 #include "base/joined.h"
 #include "base/number.h"
 #include "launcher/text/mistake.h"
+#include "model/config.h"
 
 namespace hvd {
 namespace {
@@ -29,6 +31,7 @@ constexpr const char* kLog = "Log";
 constexpr const char* kLibraries = "Libraries";
 constexpr const char* kControllers = "Controllers";
 constexpr const char* kHidden = "";
+constexpr const char* kProgramOnly = "-";  // other ways to use the program: they do not describe a job
 constexpr const char* kGroups[] = {kJob,      kHosts,  kAgents, kOutput,  kTuning,    kAutotune,
                                    kTimeline, kStalls, kLog,    kElastic, kLibraries, kControllers};
 
@@ -36,16 +39,18 @@ using Action = Options::Action;
 
 // clang-format off
 constexpr OptionRow kRows[] = {
-    {.names = "-h --help", .group = kJob, .target = Does{Action::show_help}, .text = "print this text"},
+    {.names = "-h --help", .group = kJob, .target = Does{Action::show_help}, .text = "print this text", .attribute = kProgramOnly},
     {.names = "-v --version", .group = kJob, .target = Does{Action::show_version}, .text = "print the version"},
     {.names = "-cb --check-build", .group = kJob, .target = Does{Action::check_build},
      .text = "list the frameworks, controllers and operations that this installation offers"},
     {.names = "--build-mpi", .group = kJob, .target = Does{Action::build_mpi},
-     .text = "build Horovod's MPI library for the MPI of this machine, if it is not built yet, and print its path"},
+     .text = "build Horovod's MPI library for the MPI of this machine, if it is not built yet, and print its path",
+     .attribute = kProgramOnly},
     {.names = "--doctor", .group = kJob, .target = Does{Action::doctor},
-     .text = "check that the hosts can run a job together, and say what to do where they cannot"},
+     .text = "check that the hosts can run a job together, and say what to do where they cannot",
+     .attribute = kProgramOnly},
     {.names = "--json", .group = kJob, .target = Flag{&CommandLine::json},
-     .text = "with --check-build and --doctor: print JSON"},
+     .text = "with --check-build and --doctor: print JSON", .attribute = kProgramOnly},
     {.names = "-np -n --num-proc", .value = "N", .group = kJob,
      .target = Number{&CommandLine::np, 1, kMostProcesses},
      .text = "number of ranks; without it, all slots of the hosts or of the scheduler's allocation"},
@@ -57,7 +62,7 @@ constexpr OptionRow kRows[] = {
     {.names = "--bind-to", .value = "WHAT", .group = kJob, .target = Choice{&CommandLine::bind_to, "core numa none"},
      .text = "bind every rank to its share of the cores (core), to a NUMA node (numa), or to nothing (none)"},
     {.names = "--dry-run", .group = kJob, .target = Flag{&CommandLine::dry_run},
-     .text = "print the job that would be run, as JSON, and run nothing"},
+     .text = "print the job that would be run, as JSON, and run nothing", .attribute = kProgramOnly},
     {.names = "--verbose", .group = kJob, .target = Flag{&CommandLine::verbose},
      .text = "tell which rank is started where, or how mpirun is called"},
 
@@ -73,19 +78,21 @@ constexpr OptionRow kRows[] = {
     {.names = "--ssh-strict", .group = kHosts, .target = Flag{&CommandLine::ssh_strict},
      .text = "only hosts whose keys ssh knows already"},
     {.names = "--disable-cache", .group = kHosts, .target = Flag{&CommandLine::disable_cache},
-     .text = "check the hosts again, even if they answered within the last hour"},
+     .text = "has no effect: nothing is cached between jobs, and every job contacts all its hosts"},
     {.names = "--network-interfaces", .value = "LIST", .group = kHosts,
      .target = Names{&CommandLine::network_interfaces, true},
-     .text = "interfaces to use between hosts, separated by commas (default: whichever work)"},
+     .text = "interfaces to use between hosts, separated by commas (default: whichever work)", .attribute = "nics"},
     {.names = "--network-interface", .value = "NAME", .group = kHosts,
-     .target = Names{&CommandLine::network_interfaces, false}, .text = "one of them; may be repeated"},
+     .target = Names{&CommandLine::network_interfaces, false}, .text = "one of them; may be repeated",
+     .attribute = "nics"},
     {.names = "--tls", .group = kHosts, .target = Flag{&CommandLine::tls},
      .text = "encrypt all connections between hosts"},
 
     {.names = "--agents", .value = "N", .group = kAgents, .target = Number{&CommandLine::agents, 1, kMostProcesses},
      .text = "wait for N agents and run the job on them", .excludes = "hosts"},
     {.names = "--agent", .group = kAgents, .target = Flag{&CommandLine::agent},
-     .text = "be an agent: report at --rendezvous and start what the launcher there says"},
+     .text = "be an agent: report at --rendezvous and start what the launcher there says",
+     .attribute = kProgramOnly},
     {.names = "--rendezvous", .value = "HOST:PORT", .group = kAgents, .target = Text{&CommandLine::rendezvous},
      .text = "where the launcher listens for agents"},
     {.names = "--key-file", .value = "FILE", .group = kAgents, .target = Text{&CommandLine::key_file},
@@ -101,10 +108,9 @@ constexpr OptionRow kRows[] = {
      .target = Tunable{"HOROVOD_FUSION_THRESHOLD", TunableKind::mebibytes},
      .text = "fuse small tensors into messages of up to this many MiB", .config_key = "params.fusion_threshold_mb"},
     {.names = "--cycle-time-ms", .value = "X", .group = kTuning, .target = Tunable{"HOROVOD_CYCLE_TIME", TunableKind::real},
-     .text = "wait this many milliseconds for more tensors before a message is sent",
      .config_key = "params.cycle_time_ms"},
     {.names = "--cache-capacity", .value = "N", .group = kTuning,
-     .target = Tunable{"HOROVOD_CACHE_CAPACITY", TunableKind::count}, .text = "plans that are remembered; 0: none",
+     .target = Tunable{"HOROVOD_CACHE_CAPACITY", TunableKind::count},
      .config_key = "params.cache_capacity"},
     {.names = "--hierarchical-allreduce", .opposite = "--no-hierarchical-allreduce", .group = kTuning,
      .target = Switch{"HOROVOD_HIERARCHICAL_ALLREDUCE"}, .text = "reduce inside each host first",
@@ -120,47 +126,45 @@ constexpr OptionRow kRows[] = {
      .text = "find good values of the knobs while training; the options below count only with it",
      .config_key = "autotune.enabled"},
     {.names = "--autotune-log-file", .value = "FILE", .group = kAutotune,
-     .target = Tunable{"HOROVOD_AUTOTUNE_LOG", TunableKind::path, "HOROVOD_AUTOTUNE"}, .text = "CSV file of what was tried",
+     .target = Tunable{"HOROVOD_AUTOTUNE_LOG", TunableKind::path, "HOROVOD_AUTOTUNE"},
      .config_key = "autotune.log_file"},
     {.names = "--autotune-warmup-samples", .value = "N", .group = kAutotune,
      .target = Tunable{"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", TunableKind::count, "HOROVOD_AUTOTUNE"},
-     .text = "samples that are thrown away", .config_key = "autotune.warmup_samples"},
+     .config_key = "autotune.warmup_samples"},
     {.names = "--autotune-steps-per-sample", .value = "N", .group = kAutotune,
      .target = Tunable{"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", TunableKind::count, "HOROVOD_AUTOTUNE"},
-     .text = "steps of one sample", .config_key = "autotune.steps_per_sample"},
+     .config_key = "autotune.steps_per_sample"},
     {.names = "--autotune-bayes-opt-max-samples", .value = "N", .group = kAutotune,
      .target = Tunable{"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", TunableKind::count, "HOROVOD_AUTOTUNE"},
-     .text = "samples until the best values are kept", .config_key = "autotune.bayes_opt_max_samples"},
+     .config_key = "autotune.bayes_opt_max_samples"},
     {.names = "--autotune-gaussian-process-noise", .value = "X", .group = kAutotune,
-     .target = Tunable{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", TunableKind::fraction, "HOROVOD_AUTOTUNE"},
-     .text = "how noisy samples are taken to be, 0 to 1", .config_key = "autotune.gaussian_process_noise"},
+     .target = Tunable{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", TunableKind::real, "HOROVOD_AUTOTUNE"},
+     .config_key = "autotune.gaussian_process_noise"},
 
     {.names = "--timeline-filename", .value = "FILE", .group = kTimeline,
      .target = Tunable{"HOROVOD_TIMELINE", TunableKind::path},
      .text = "write a trace of every operation; open it in Perfetto", .config_key = "timeline.filename"},
     {.names = "--timeline-mark-cycles", .opposite = "--no-timeline-mark-cycles", .group = kTimeline,
-     .target = Switch{"HOROVOD_TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE"}, .text = "mark the start of every cycle",
+     .target = Switch{"HOROVOD_TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE"},
      .config_key = "timeline.mark_cycles"},
 
     {.names = "--no-stall-check", .opposite = "--stall-check", .group = kStalls,
-     .target = Switch{"HOROVOD_STALL_CHECK_DISABLE"}, .text = "do not look for stalled ranks",
-     .config_key = "!stall_check.enabled"},
+     .target = Switch{"HOROVOD_STALL_CHECK_DISABLE"}, .config_key = "!stall_check.enabled"},
     {.names = "--stall-check-warning-time-seconds", .value = "N", .group = kStalls,
      .target = Tunable{"HOROVOD_STALL_CHECK_TIME_SECONDS", TunableKind::count},
-     .text = "warn when a rank is missing for so long", .config_key = "stall_check.warning_time_seconds"},
+     .config_key = "stall_check.warning_time_seconds"},
     {.names = "--stall-check-shutdown-time-seconds", .value = "N", .group = kStalls,
      .target = Tunable{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", TunableKind::count},
-     .text = "stop the job when a rank is missing for so long; 0: never",
      .config_key = "stall_check.shutdown_time_seconds"},
 
     {.names = "--log-level", .value = "LEVEL", .group = kLog, .target = Tunable{"HOROVOD_LOG_LEVEL", TunableKind::level},
      .text = "TRACE, DEBUG, INFO, WARNING, ERROR or FATAL", .config_key = "logging.level"},
     {.names = "--log-without-timestamp", .opposite = "--log-with-timestamp", .group = kLog,
-     .target = Switch{"HOROVOD_LOG_HIDE_TIME"}, .text = "leave the time out of log lines",
-     .config_key = "!logging.with_timestamp", .excludes = "timestamps"},
+     .target = Switch{"HOROVOD_LOG_HIDE_TIME"},
+     .config_key = "!logging.with_timestamp", .excludes = "timestamps", .attribute = "!log_with_timestamp"},
     {.names = "--log-hide-timestamp", .opposite = "--no-log-hide-timestamp", .group = kHidden,
-     .target = Switch{"HOROVOD_LOG_HIDE_TIME"}, .text = "", .excludes = "timestamps",
-     .deprecated = "--log-without-timestamp or --log-with-timestamp"},
+     .target = Switch{"HOROVOD_LOG_HIDE_TIME"}, .excludes = "timestamps",
+     .deprecated = "--log-without-timestamp or --log-with-timestamp", .attribute = "!log_with_timestamp"},
 
     {.names = "--host-discovery-script", .value = "FILE", .group = kElastic,
      .target = Text{&CommandLine::host_discovery_script},
@@ -172,7 +176,7 @@ constexpr OptionRow kRows[] = {
      .target = Number{&CommandLine::max_num_proc, 1, kMostProcesses}, .text = "do not grow beyond so many ranks"},
     {.names = "--slots-per-host", .value = "N", .group = kElastic,
      .target = Number{&CommandLine::slots_per_host, 1, kMostProcesses},
-     .text = "slots of a host for which the discovery script names none"},
+     .text = "slots of a host for which the discovery script names none", .attribute = "slots"},
     {.names = "--elastic-timeout", .value = "SECONDS", .group = kElastic,
      .target = Number{&CommandLine::elastic_timeout, 0, kMostSeconds},
      .text = "time to wait for enough slots (default: HOROVOD_ELASTIC_TIMEOUT, or 600)"},
@@ -180,38 +184,45 @@ constexpr OptionRow kRows[] = {
      .target = Number{&CommandLine::reset_limit, 0, INT_MAX}, .text = "give up after so many changes of the hosts"},
     {.names = "--blacklist-cooldown-range", .value = "MIN MAX", .group = kElastic,
      .target = Bounds{&CommandLine::blacklist_cooldown, 1, kLongestCooldown},
-     .text = "seconds after which a host that failed is tried again"},
+     .text = "seconds after which a host that failed is tried again", .attribute = "cooldown_range"},
 
     {.names = "--gloo-timeout-seconds", .value = "N", .group = kLibraries,
      .target = Tunable{"HOROVOD_GLOO_TIMEOUT_SECONDS", TunableKind::count},
      .text = "seconds a connection may take to be made", .config_key = "library_options.gloo_timeout_seconds"},
     {.names = "--thread-affinity", .value = "CORES", .group = kLibraries,
      .target = Tunable{"HOROVOD_THREAD_AFFINITY", TunableKind::counts},
-     .text = "core of the communication thread, one for each local rank, separated by commas",
      .config_key = "library_options.thread_affinity"},
     {.names = "--num-nccl-streams", .value = "N", .group = kLibraries,
      .target = Tunable{"HOROVOD_NUM_NCCL_STREAMS", TunableKind::count}, .text = "NCCL streams",
      .config_key = "library_options.num_nccl_streams"},
     {.names = "--mpi-threads-disable", .opposite = "--no-mpi-threads-disable", .group = kLibraries,
-     .target = Switch{"HOROVOD_MPI_THREADS_DISABLE"}, .text = "start MPI without thread support",
+     .target = Switch{"HOROVOD_MPI_THREADS_DISABLE"},
      .config_key = "library_options.mpi_threads_disable"},
     {.names = "--tcp", .group = kLibraries, .target = Flag{&CommandLine::tcp},
-     .text = "use TCP where a library would use InfiniBand"},
+     .text = "use TCP where a library would use InfiniBand", .attribute = "tcp_flag"},
 
     {.names = "--gloo", .group = kControllers, .target = Flag{&CommandLine::gloo},
-     .text = "the built-in launcher and transport, the default unless there are arguments for mpirun", .excludes = "controller"},
-    {.names = "--mpi", .group = kControllers, .target = Flag{&CommandLine::mpi}, .text = "start the ranks with mpirun; they communicate through MPI", .excludes = "controller"},
+     .text = "the built-in launcher and transport, the default unless there are arguments for mpirun",
+     .excludes = "controller", .attribute = "use_gloo"},
+    {.names = "--mpi", .group = kControllers, .target = Flag{&CommandLine::mpi},
+     .text = "start the ranks with mpirun; they communicate through MPI", .excludes = "controller",
+     .attribute = "use_mpi"},
     {.names = "--jsrun", .group = kControllers, .target = Flag{&CommandLine::jsrun},
-     .text = "start the ranks with jsrun, in a job of LSF", .excludes = "controller"},
+     .text = "start the ranks with jsrun, in a job of LSF", .excludes = "controller",
+     .attribute = "use_jsrun"},
     {.names = "--mpi-args", .value = "ARGUMENTS", .group = kControllers, .target = Text{&CommandLine::mpi_args},
      .text = "arguments for mpirun, which is then used if it is there; write --mpi-args=\"...\""},
     {.names = "--binding-args", .value = "ARGUMENTS", .group = kControllers,
      .target = Text{&CommandLine::binding_args}, .text = "arguments for mpirun or jsrun about binding to cores, instead of Horovod's own"},
 
-    {.names = "--print-man", .group = kHidden, .target = Flag{&CommandLine::wants_man_page}, .text = ""},
-    {.names = "--print-markdown", .group = kHidden, .target = Flag{&CommandLine::wants_markdown}, .text = ""},
+    {.names = "--print-man", .group = kHidden, .target = Flag{&CommandLine::wants_man_page},
+     .attribute = kProgramOnly},
+    {.names = "--print-markdown", .group = kHidden, .target = Flag{&CommandLine::wants_markdown},
+     .attribute = kProgramOnly},
+    {.names = "--print-options", .group = kHidden, .target = Flag{&CommandLine::wants_json},
+     .attribute = kProgramOnly},
     {.names = "--print-completion", .value = "SHELL", .group = kHidden,
-     .target = Choice{&CommandLine::completion_shell, "bash zsh fish"}, .text = ""},
+     .target = Choice{&CommandLine::completion_shell, "bash zsh fish"}, .attribute = kProgramOnly},
 };
 // clang-format on
 
@@ -278,7 +289,7 @@ struct Setter {
     return {};
   }
   Status operator()(const Tunable& target) const {
-    auto value = tunable_value(target.kind, values[0], source);
+    auto value = tunable_value(target.kind, target.variable, values[0], source);
     if (!value.ok()) return value.status();
     set_variable(line.variables, target.variable, std::move(*value));
     return {};
@@ -311,6 +322,28 @@ std::vector<std::string_view> words_of(std::string_view text) {
 std::string_view main_name(const OptionRow& row) { return words_of(row.names).back(); }
 
 size_t value_count(const OptionRow& row) { return words_of(row.value).size(); }
+
+std::string text_of(const OptionRow& row) {
+  auto knob = *row.text ? std::nullopt : knob_facts(variable_of(row).name);
+  if (!knob) return row.text;
+  std::string text = knob->text;  // a sentence; texts of options are phrases
+  text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+std::vector<std::string_view> choices_of(const OptionRow& row) {
+  if (const auto* choice = std::get_if<Choice>(&row.target)) return words_of(choice->values);
+  if (const auto* tunable = std::get_if<Tunable>(&row.target); tunable && tunable->kind == TunableKind::level)
+    return {std::begin(kLevelNames), std::end(kLevelNames)};
+  return {};
+}
+
+WorkerVariable variable_of(const OptionRow& row) {
+  if (const auto* tunable = std::get_if<Tunable>(&row.target)) return {tunable->variable, tunable->needs};
+  if (const auto* one = std::get_if<Switch>(&row.target)) return {one->variable, one->needs};
+  return {};
+}
 
 Status set_option(const OptionRow& row, bool is_opposite, const std::vector<std::string>& values,
                   std::string_view source, CommandLine& line) {

@@ -1,5 +1,5 @@
-// Every option of horovodrun, in one table: the parser, --help, the man page, the shell completions and the
-// configuration file are made from it. Thread rule: constant data.
+// Every option of horovodrun, in one table: the parser, --help, the man page, the shell completions,
+// the configuration file and horovod.runner.options of Python are made from it. Thread rule: constant data.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ struct CommandLine : Options {
   std::optional<int> np;
   std::string hosts_text, hostfile, config_file;
   bool dry_run = false;
-  bool wants_man_page = false, wants_markdown = false;
+  bool wants_man_page = false, wants_markdown = false, wants_json = false;
   std::string completion_shell;
 };
 
@@ -67,10 +67,13 @@ struct OptionRow {
   const char* value = "";     // placeholder; empty: a flag
   const char* group;          // a title of --help; empty: hidden
   OptionTarget target;
-  const char* text;
+  const char* text = "";        // empty: the sentence of the knob that the option sets
   const char* config_key = "";  // path in the configuration file; a leading '!' means that its bool is inverted
   const char* excludes = "";    // of the options with the same word here, one at most may be given
   const char* deprecated = "";  // what to use instead
+  // Name in the Namespace of Python where it is not the option's; a leading '!' means that it is inverted, and "-" that
+  // there is none.
+  const char* attribute = "";
 };
 
 std::span<const OptionRow> option_rows();
@@ -79,6 +82,13 @@ std::span<const char* const> option_groups();  // in the order of --help
 std::vector<std::string_view> words_of(std::string_view text);  // separated by spaces
 std::string_view main_name(const OptionRow& row);
 size_t value_count(const OptionRow& row);
+std::string text_of(const OptionRow& row);
+std::vector<std::string_view> choices_of(const OptionRow& row);  // empty: any value
+
+struct WorkerVariable {
+  std::string_view name, needs;  // as in Tunable; empty: none
+};
+WorkerVariable variable_of(const OptionRow& row);
 
 // Reads `values` into `line`. `source` is what the error calls the option: its spelling, or the place in a file.
 Status set_option(const OptionRow& row, bool is_opposite, const std::vector<std::string>& values,

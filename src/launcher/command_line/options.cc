@@ -14,6 +14,7 @@
 #include "launcher/command_line/dry_run.h"
 #include "launcher/command_line/help.h"
 #include "launcher/command_line/option_table.h"
+#include "launcher/command_line/options_json.h"
 #include "launcher/hosts/hostfile.h"
 #include "launcher/text/mistake.h"
 
@@ -59,12 +60,9 @@ Status set_values(const std::vector<GivenOption>& given, CommandLine& line) {
 void drop_unneeded(Variables& variables) {
   const Variables all = variables;
   for (const OptionRow& row : option_rows()) {
-    const auto* tunable = std::get_if<Tunable>(&row.target);
-    const auto* one = std::get_if<Switch>(&row.target);
-    std::string_view variable = tunable ? tunable->variable : one ? one->variable : "";
-    std::string_view needs = tunable ? tunable->needs : one ? one->needs : "";
+    auto [variable, needs] = variable_of(row);
     if (!needs.empty() && !is_on(all, needs))
-      std::erase_if(variables, [&](const auto& entry) { return entry.first == variable; });
+      std::erase_if(variables, [name = variable](const auto& entry) { return entry.first == name; });
   }
 }
 
@@ -168,6 +166,7 @@ Status show(CommandLine& line, std::string text) {
 Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, const Lookup& lookup) {
   if (line.wants_man_page) return show(line, man_page());
   if (line.wants_markdown) return show(line, markdown_page());
+  if (line.wants_json) return show(line, options_json());
   if (!line.completion_shell.empty()) return show(line, completion(line.completion_shell));
   if (line.action == Action::show_help) return show(line, help_text());
   if (line.action == Action::show_version) return {};

@@ -24,7 +24,7 @@ struct Options {
   bool verbose = false;
   bool json = false;                 // of check_build and doctor
   std::optional<int> start_timeout;  // seconds
-  bool disable_cache = false;        // do not remember which hosts answered
+  bool disable_cache = false;        // has no effect: nothing is cached between jobs
   std::string bind_to;               // "", "core", "numa" or "none"
   bool gloo = false, mpi = false, jsrun = false;
   std::string mpi_args, binding_args;

@@ -6,19 +6,31 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
+#include "base/joined.h"
 #include "base/number.h"
 #include "launcher/text/mistake.h"
+#include "model/config.h"
 
 namespace hvd {
 namespace {
 
-bool is_count(std::string_view text) { return read_number<int64_t>(text).value_or(-1) >= 0; }
+// Ranges that end here or later are limits of the machine, which a message need not name.
+constexpr double kNoLimit = 1e9;
 
-bool are_counts(std::string_view text) {
+bool contains(const TunableRange& range, double value) { return value >= range.low && value <= range.high; }
+
+std::string limits(const TunableRange& range) {
+  return range.high < kNoLimit ? fmt::format(" from {:.0f} to {:.0f}", range.low, range.high)
+                               : fmt::format(", {:.0f} or more", range.low);
+}
+
+bool are_counts(std::string_view text, const TunableRange& range) {
   while (true) {
     size_t comma = text.find(',');
-    if (!is_count(text.substr(0, comma))) return false;
+    auto count = read_number<int64_t>(text.substr(0, comma));
+    if (!count || !contains(range, static_cast<double>(*count))) return false;
     if (comma == std::string_view::npos) return true;
     text.remove_prefix(comma + 1);
   }
@@ -40,28 +52,35 @@ bool is_on(const Variables& variables, std::string_view name) {
                      [&](const auto& entry) { return entry.first == name && entry.second != "0"; });
 }
 
-Result<std::string> tunable_value(TunableKind kind, const std::string& text, std::string_view source) {
+TunableRange tunable_range(TunableKind kind, std::string_view variable) {
+  auto knob = knob_facts(variable);
+  if (!knob) return {0, std::numeric_limits<double>::infinity()};
+  double unit = kind == TunableKind::mebibytes ? 1 << 20 : 1;
+  return {knob->low / unit, knob->high / unit};
+}
+
+Result<std::string> tunable_value(TunableKind kind, std::string_view variable, const std::string& text,
+                                  std::string_view source) {
   auto expected = [&](std::string_view what) { return mistake(fmt::format("{} {}: expected {}", source, text, what)); };
+  TunableRange range = tunable_range(kind, variable);
   switch (kind) {
-    case TunableKind::count:
-      if (!is_count(text)) return expected("a whole number, 0 or more");
+    case TunableKind::count: {
+      auto count = read_number<int64_t>(text);
+      if (!count || !contains(range, static_cast<double>(*count))) return expected("a whole number" + limits(range));
       return text;
+    }
     case TunableKind::counts:
-      if (!are_counts(text)) return expected("whole numbers, 0 or more, separated by commas");
+      if (!are_counts(text, range)) return expected(fmt::format("whole numbers{}, separated by commas", limits(range)));
       return text;
     case TunableKind::mebibytes: {
-      int64_t count = read_number<int64_t>(text).value_or(-1);
-      if (count < 0 || count > INT64_MAX >> 20) return expected("a whole number of MiB, 0 or more");
-      return std::to_string(count << 20);
+      auto count = read_number<int64_t>(text);
+      if (!count || !contains(range, static_cast<double>(*count)))
+        return expected("a whole number of MiB" + limits(range));
+      return std::to_string(*count << 20);
     }
     case TunableKind::real: {
-      double real = read_number<double>(text).value_or(-1);
-      if (!std::isfinite(real) || real < 0) return expected("a number, 0 or more");
-      return text;
-    }
-    case TunableKind::fraction: {
-      double real = read_number<double>(text).value_or(-1);
-      if (!(real >= 0 && real <= 1)) return expected("a number from 0 to 1");
+      auto real = read_number<double>(text);
+      if (!real || !std::isfinite(*real) || !contains(range, *real)) return expected("a number" + limits(range));
       return text;
     }
     case TunableKind::path:
@@ -70,9 +89,9 @@ Result<std::string> tunable_value(TunableKind kind, const std::string& text, std
     case TunableKind::level: {
       std::string upper = text;
       std::transform(upper.begin(), upper.end(), upper.begin(), [](unsigned char c) { return std::toupper(c); });
-      for (std::string_view level : {"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"})
-        if (upper == level) return upper;
-      return expected("TRACE, DEBUG, INFO, WARNING, ERROR or FATAL");
+      if (std::find(std::begin(kLevelNames), std::end(kLevelNames), upper) == std::end(kLevelNames))
+        return expected("one of " + joined(kLevelNames, ", "));
+      return upper;
     }
   }
   return text;

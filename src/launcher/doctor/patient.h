@@ -19,6 +19,7 @@ class Patient : public HostEvents {
   void on_not_started(int rank, std::string_view reason) override;
   void on_output(int rank, WorkerStream stream, std::string_view bytes) override;
   void on_output_end(int, WorkerStream) override {}
+  void on_report(int, const EndReport&) override {}
   void on_ended(int rank, const Ended& ended) override;
   void on_notice(std::string_view) override {}
   void on_empty() override { is_empty_ = true; }

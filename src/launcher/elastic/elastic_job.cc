@@ -14,6 +14,7 @@ namespace hvd {
 namespace {
 
 constexpr size_t kLastLines = 20;
+constexpr size_t kMostFailures = 64;                        // of one generation; the oldest are forgotten
 constexpr Duration kEndPatience = std::chrono::seconds(5);  // from the end of a worker's line to that of its process
 constexpr WorkerStream kEveryStream[] = {WorkerStream::out, WorkerStream::err};
 
@@ -53,7 +54,10 @@ int ElasticJob::run() {
   while (!fleet_.is_empty()) step();
   fleet_.leave();
   while (!fleet_.has_left()) step();
-  if (!failure_.empty() && stop_signal_ == 0) screen_.show(WorkerStream::err, summary());
+  if (!failure_.empty() && stop_signal_ == 0) {
+    if (!failures_.empty()) tell_caller(find_cause(failures_));
+    screen_.show(WorkerStream::err, summary());
+  }
   flush_at_end(screen_, signals_, set_, stop_signal_ != 0);
   return stop_signal_ != 0 ? 128 + stop_signal_ : exit_code_;
 }
@@ -82,6 +86,7 @@ void ElasticJob::step() {
   stop_lost();
   if (driver_.next_timer() <= Clock::now()) happened_.push_back(elastic::Timer{});
   decide();
+  forget_ended();
 }
 
 void ElasticJob::decide() {
@@ -160,6 +165,15 @@ void ElasticJob::end_outputs(Worker& worker) {
   for (RankOutput& stream : worker.streams) stream.end(screen_);
 }
 
+void ElasticJob::on_report(int worker, const EndReport& report) {
+  Worker* one = find(worker);
+  if (one == nullptr || one->report) return;
+  one->report = report;
+  if (report.rank >= 0) return;
+  one->report->rank = one->rank;  // it failed before it knew
+  if (report.origin.rank < 0) one->report->origin.rank = one->rank;
+}
+
 void ElasticJob::on_ended(int worker, const Ended& ended) {
   Worker* one = find(worker);
   if (one == nullptr || std::exchange(one->is_over, true)) return;
@@ -168,14 +182,17 @@ void ElasticJob::on_ended(int worker, const Ended& ended) {
   fleet_.stop(worker);  // what it left behind
   const Ending& ending = ended.ending;
   if (ending.code() != 0) {
-    leave_world(*one, fmt::format("rank {} ended ({})", one->rank, describe(ending)));
+    std::string words = own_words(one->report);
+    leave_world(*one, words.empty() ? fmt::format("rank {} ended ({})", one->rank, describe(ending))
+                                    : fmt::format("rank {} {}", one->rank, words));
     if (!ended.was_stopped)
       note({.kind = ending.signalled ? Failure::Kind::signal : Failure::Kind::exit,
             .who = name_of(*one),
             .host = one->host,
             .rank = one->rank,
             .pid = one->pid,
-            .ended = ended});
+            .ended = ended,
+            .report = one->report});
   }
   happened_.push_back(elastic::WorkerExited{.id = id_of(worker),
                                             .code = ending.signalled ? 0 : ending.number,
@@ -268,8 +285,8 @@ Start ElasticJob::start_of(const elastic::StartWorker& action, int slots) const 
 void ElasticJob::act(const elastic::StartWorker& action) {
   int id = number_of(action.id);
   std::string label = fmt::format("{}:{}", action.host, action.slot), folder = fmt::format("worker.{}", id);
-  auto out = RankOutput::open(options_, label, folder, WorkerStream::out);
-  auto err = RankOutput::open(options_, label, folder, WorkerStream::err);
+  auto out = RankOutput::open(options_, label, folder, WorkerStream::out, screen_);
+  auto err = RankOutput::open(options_, label, folder, WorkerStream::err, screen_);
   if (!out.ok() || !err.ok()) {
     happened_.push_back(elastic::StartFailed{
         .id = action.id, .reason = std::string((out.ok() ? err.status() : out.status()).message())});
@@ -293,7 +310,7 @@ void ElasticJob::act(const elastic::NotifyWorkers& action) {
 void ElasticJob::act(const elastic::AssignGeneration& action) {
   generation_ = action.generation;
   is_void_ = false;
-  forget_the_past();
+  failures_.clear();  // what went wrong before is not what will end the job
   for (const elastic::Place& place : action.places) {
     Worker* worker = find(number_of(place.id));
     if (worker == nullptr) continue;
@@ -332,30 +349,50 @@ void ElasticJob::act(const elastic::Finish& action) { exit_code_ = action.exit_c
 
 // ---- how it ends ----
 
+// Once the job has failed, the rest only ends with it.
 void ElasticJob::note(Failure failure) {
+  if (!failure_.empty()) return;
   failure.when = Clock::now();
+  if (failures_.size() == kMostFailures) failures_.erase(failures_.begin());
   failures_.push_back(std::move(failure));
 }
 
-// A new world has begun: what went wrong before is not what will end the job.
-void ElasticJob::forget_the_past() {
-  failures_.clear();
+// Workers that fail before they join can do so for days in one generation. Those that ended are kept only for the last
+// lines of one that failed, or that others have lost and that was stopped before it could. Called when the driver has
+// heard of all of them.
+void ElasticJob::forget_ended() {
   std::erase_if(workers_, [&](const auto& entry) {
     const Worker& worker = entry.second;
-    return worker.is_over && worker.streams[0].has_ended() && worker.streams[1].has_ended();
+    if (!worker.is_over || !worker.streams[0].has_ended() || !worker.streams[1].has_ended()) return false;
+    return std::none_of(failures_.begin(), failures_.end(), [&](const Failure& failure) {
+      bool is_lost = failure.is_consequence() && failure.report->origin.pid == worker.pid;
+      return failure.pid > 0 && (failure.pid == worker.pid || is_lost);
+    });
   });
+}
+
+const ElasticJob::Worker* ElasticJob::find_failed(const Failure& failure) const {
+  if (failure.pid <= 0) return nullptr;
+  const Worker* found = nullptr;
+  for (const auto& [id, worker] : workers_)
+    if (worker.pid == failure.pid || (found == nullptr && worker.rank == failure.rank)) found = &worker;
+  return found;
 }
 
 std::string ElasticJob::summary() const {
   std::string text = fmt::format("horovodrun: {}\n", failure_);
   if (failures_.empty()) return text;
-  const Failure& cause = find_cause(failures_);
+  const Failure cause = find_cause(failures_);
   text += fmt::format("The last that went wrong: {}\n", describe(cause, began_));
-  auto worker = std::find_if(workers_.begin(), workers_.end(),
-                             [&](const auto& entry) { return cause.pid > 0 && entry.second.pid == cause.pid; });
+  if (std::string words = own_words(cause.report); !words.empty() && cause.kind != Failure::Kind::told)
+    text += fmt::format("It {}\n", words);
+  std::vector<int> lost;
+  for (const Failure& failure : failures_)
+    if (failure.is_consequence() && failure.rank != cause.rank) lost.push_back(failure.rank);
+  if (!lost.empty()) text += fmt::format("After that: {} lost it.\n", name_ranks(lost));
   std::vector<std::string_view> lines;
-  if (worker != workers_.end())
-    lines = worker->second.streams[static_cast<size_t>(WorkerStream::err)].tail().last_lines(kLastLines);
+  if (const Worker* worker = find_failed(cause))
+    lines = worker->streams[static_cast<size_t>(WorkerStream::err)].tail().last_lines(kLastLines);
   if (std::string hint = hint_for(cause, lines); !hint.empty())
     text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
   if (!lines.empty()) text += fmt::format("The last lines of its stderr:\n    {}\n", joined(lines, "\n    "));

@@ -47,9 +47,10 @@ class ElasticJob : FleetEvents, LineEvents {
     std::string host;
     RankOutput streams[2];  // by WorkerStream
     pid_t pid = -1;
-    int rank = -1;               // its last one
-    Generation member_of{0};     // 0: it waits for a place, or has none
-    bool is_over = false;        // ended, not started, or lost
+    int rank = -1;            // its last one
+    Generation member_of{0};  // 0: it waits for a place, or has none
+    bool is_over = false;     // ended, not started, or lost
+    std::optional<EndReport> report = {};
     TimePoint stop_at = kNever;  // its line is gone, and its process should be
   };
 
@@ -57,6 +58,7 @@ class ElasticJob : FleetEvents, LineEvents {
   void on_not_started(int worker, std::string_view reason) override;
   void on_output(int worker, WorkerStream stream, std::string_view bytes) override;
   void on_output_end(int worker, WorkerStream stream) override;
+  void on_report(int worker, const EndReport& report) override;
   void on_ended(int worker, const Ended& ended) override;
   void on_host_lost(const std::string& host, std::string_view reason) override;
   void on_ready(int worker, const WorkerReady& ready) override;
@@ -80,13 +82,14 @@ class ElasticJob : FleetEvents, LineEvents {
   void stop_lost();
   void leave_world(Worker& worker, const std::string& reason);
   void note(Failure failure);
-  void forget_the_past();
+  void forget_ended();
   void end_outputs(Worker& worker);
   static std::string name_of(const Worker& worker);
   Slot likely_place(const elastic::StartWorker& action) const;
   Start start_of(const elastic::StartWorker& action, int slots) const;
   int slots_of(const std::string& host) const;
   Worker* find(int id);
+  const Worker* find_failed(const Failure& failure) const;
   std::string summary() const;
 
   const Options& options_;

@@ -27,6 +27,7 @@ struct Fleet::Local : HostEvents {
     fleet.events_.on_output(worker, stream, bytes);
   }
   void on_output_end(int worker, WorkerStream stream) override { fleet.events_.on_output_end(worker, stream); }
+  void on_report(int worker, const EndReport& report) override { fleet.events_.on_report(worker, report); }
   void on_ended(int worker, const Ended& ended) override { fleet.events_.on_ended(worker, ended); }
   void on_notice(std::string_view text) override { fleet.screen_.say(text); }
   void on_empty() override { is_empty = true; }
@@ -40,7 +41,7 @@ struct Fleet::Local : HostEvents {
 
 // A host by its agent. It is called, then it runs, then it is let go; or it is lost at any time.
 struct Fleet::Remote : HostEvents {
-  Remote(Fleet& its_fleet, Host its_host) : fleet(its_fleet), host(std::move(its_host)) {}
+  Remote(Fleet& its_fleet, Host its_host) : fleet(its_fleet), host(std::move(its_host)), slots(host.slots) {}
   void on_started(int worker, pid_t pid) override { fleet.events_.on_started(worker, pid); }
   void on_not_started(int worker, std::string_view reason) override {
     workers.erase(worker);
@@ -50,9 +51,10 @@ struct Fleet::Remote : HostEvents {
     fleet.events_.on_output(worker, stream, bytes);
   }
   void on_output_end(int worker, WorkerStream stream) override { fleet.events_.on_output_end(worker, stream); }
+  void on_report(int worker, const EndReport& report) override { fleet.events_.on_report(worker, report); }
   void on_ended(int worker, const Ended& ended) override {
+    fleet.events_.on_ended(worker, ended);  // which has what it left behind stopped
     workers.erase(worker);
-    fleet.events_.on_ended(worker, ended);
   }
   void on_notice(std::string_view text) override {
     notice = text;
@@ -70,7 +72,7 @@ struct Fleet::Remote : HostEvents {
 
   Fleet& fleet;
   Host host;
-  int slots = 1;
+  int slots;                           // how many workers share its cores
   std::unique_ptr<RemoteHost> runner;  // once its agent has answered
   std::vector<Start> waiting;          // for that
   std::set<int> workers;               // that live, or wait to be started
@@ -242,6 +244,7 @@ void Fleet::on_reaped(pid_t pid, int status) {
   for (auto& remote : departing_)
     if (remote->runner) remote->runner->on_reaped(pid, status);
   for (Call& call : calls_) call.contacts->on_reaped(pid, status);
+  strangers_.erase(pid);  // also of those whose owner is gone
 }
 
 void Fleet::look() {

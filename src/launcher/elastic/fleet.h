@@ -26,6 +26,7 @@ class FleetEvents {
   virtual void on_not_started(int worker, std::string_view reason) = 0;
   virtual void on_output(int worker, WorkerStream stream, std::string_view bytes) = 0;
   virtual void on_output_end(int worker, WorkerStream stream) = 0;
+  virtual void on_report(int worker, const EndReport& report) = 0;
   virtual void on_ended(int worker, const Ended& ended) = 0;
   virtual void on_host_lost(const std::string& host, std::string_view reason) = 0;  // and all that ran there
 

@@ -21,19 +21,11 @@ constexpr std::string_view kMcaPrefix = "OMPI_MCA_";
 // MPI's own, which mpirun and its ranks set and pass on themselves.
 constexpr std::string_view kOfMpi[] = {"OMPI_", "PMIX_", "PRTE_", "PMI_", "PMI2_", "HYDRA_", "HYDI_", "MPI_LOCAL"};
 constexpr std::string_view kPlace[] = {
-    "HOROVOD_RANK",
-    "HOROVOD_SIZE",
-    "HOROVOD_LOCAL_RANK",
-    "HOROVOD_LOCAL_SIZE",
-    "HOROVOD_CROSS_RANK",
-    "HOROVOD_CROSS_SIZE",
-    "HOROVOD_HOSTNAME",
-    "HOROVOD_ELASTIC",
-    "HOROVOD_GLOO_RENDEZVOUS_ADDR",
-    "HOROVOD_WORKER_ID",
-    "_HOROVOD_SECRET_KEY",
-    "_HOROVOD_TLS_IDENTITY",
-    "HOROVOD_GLOO_RENDEZVOUS_PORT",
+    "HOROVOD_RANK",        "HOROVOD_SIZE",          "HOROVOD_LOCAL_RANK",
+    "HOROVOD_LOCAL_SIZE",  "HOROVOD_CROSS_RANK",    "HOROVOD_CROSS_SIZE",
+    "HOROVOD_HOSTNAME",    "HOROVOD_ELASTIC",       "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+    "HOROVOD_WORKER_ID",   "_HOROVOD_REPORT",       "_HOROVOD_REPORT_STORE",
+    "_HOROVOD_SECRET_KEY", "_HOROVOD_TLS_IDENTITY", "HOROVOD_GLOO_RENDEZVOUS_PORT",
 };
 
 bool is_identifier(std::string_view name) {

@@ -78,6 +78,7 @@ Result<MeetingUnderMpi> meet_under_mpi(const Options& options, const MpiJob& job
     if (is_asked_for) return path.status();
     meeting.notes = {
         fmt::format("note: mpirun starts the ranks, which then communicate without MPI: {}", path.status().message())};
+    meeting.variables.emplace_back(kController, "gloo");  // so that the ranks do not try it again
   }
   if (Status status = meet_by_variables(job, meeting.variables); !status.ok()) return status;
   return meeting;

@@ -49,21 +49,31 @@ std::vector<std::string> compiler_names(std::optional<bool> is_open) {
 }
 
 Status no_mpicc(std::optional<bool> is_open, const std::string& whose) {
-  constexpr const char* kOpen = "libopenmpi-dev (Debian) or openmpi (conda)";
-  constexpr const char* kMpich = "libmpich-dev (Debian) or mpich (conda)";
-  std::string packages = is_open ? *is_open ? kOpen : kMpich : fmt::format("{}, or {}", kOpen, kMpich);
   return {Code::invalid_argument,
           fmt::format(
               "there is no mpicc{}, which builds Horovod's MPI library: install {}, or name the folder of an MPI in "
               "HOROVOD_MPI_HOME",
-              whose, packages)};
+              whose, packages_of(is_open))};
 }
 
 }  // namespace
 
+std::string packages_of(std::optional<bool> is_open) {
+  constexpr const char* kOpen = "libopenmpi-dev (Debian) or openmpi (conda)";
+  constexpr const char* kMpich = "libmpich-dev (Debian) or mpich (conda)";
+  return is_open ? *is_open ? kOpen : kMpich : fmt::format("{}, or {}", kOpen, kMpich);
+}
+
 std::optional<bool> kind_of_surroundings(const Lookup& lookup) {
   if (lookup("OMPI_COMM_WORLD_RANK") != nullptr) return true;
   if (lookup("PMI_RANK") != nullptr && lookup("MPI_LOCALRANKID") != nullptr) return false;
+  return std::nullopt;
+}
+
+std::optional<bool> likely_kind(const Lookup& lookup) {
+  if (auto kind = kind_of_surroundings(lookup)) return kind;
+  if (lookup("PMI_RANK") != nullptr) return false;
+  if (lookup("PMIX_RANK") != nullptr) return true;
   return std::nullopt;
 }
 
@@ -77,20 +87,25 @@ Result<Mpirun> find_mpirun(const Lookup& lookup) {
       if (std::string path = std::filesystem::path(home) / "bin" / name; is_program(path)) return mpirun_at(path, path);
     return no_mpirun(fmt::format("there is no mpirun in {}/bin (HOROVOD_MPI_HOME)", home));
   }
-  std::optional<bool> wanted = kind_of_surroundings(lookup);
+  std::optional<bool> wanted = kind_of_surroundings(lookup), likely = likely_kind(lookup);
   std::string unknown;
+  std::optional<Mpirun> second_best;
   for (const char* name : kPrograms) {
     auto path = find_program(name);
     auto version = path.empty() ? std::nullopt : version_of(path);
-    if (version && (!wanted || *wanted == is_open_mpi_kind(version->flavour))) return Mpirun{path, name, *version};
     if (!path.empty() && !version && unknown.empty()) unknown = path;
+    if (!version) continue;
+    bool is_open = is_open_mpi_kind(version->flavour);
+    if (!likely || *likely == is_open) return Mpirun{path, name, *version};
+    if (!wanted && !second_best) second_best = Mpirun{path, name, *version};
   }
+  if (second_best) return *second_best;
   if (!unknown.empty()) return mpirun_at(unknown, unknown).status();
   return no_mpirun("there is no mpirun in PATH");
 }
 
 Result<std::string> find_mpicc(const Mpirun* mpirun, const Lookup& lookup) {
-  auto is_open = mpirun ? std::optional(is_open_mpi_kind(mpirun->version.flavour)) : kind_of_surroundings(lookup);
+  auto is_open = mpirun ? std::optional(is_open_mpi_kind(mpirun->version.flavour)) : likely_kind(lookup);
   auto names = compiler_names(is_open);
   if (std::string home = text_of(lookup, "HOROVOD_MPI_HOME"); !home.empty()) {
     std::string path = std::filesystem::path(home) / "bin/mpicc";

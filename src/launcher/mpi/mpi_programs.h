@@ -26,7 +26,13 @@ Result<Mpirun> find_mpirun(const Lookup& lookup);
 // The mpicc of $HOROVOD_MPI_HOME; or the one beside `mpirun`, which may be null; or the first in PATH.
 Result<std::string> find_mpicc(const Mpirun* mpirun, const Lookup& lookup);
 
-// Which kind (is_open_mpi_kind) started this process, if one did.
+// The packages that have an mpicc of this kind (is_open_mpi_kind), or of either.
+std::string packages_of(std::optional<bool> is_open);
+
+// Which kind (is_open_mpi_kind) started this process, if the mpirun of one did.
 std::optional<bool> kind_of_surroundings(const Lookup& lookup);
+// The same, or which kind srun is most likely to have started it for: PMIx is for Open MPI, and PMI 2 for MPICH, but
+// either may have been built for the other.
+std::optional<bool> likely_kind(const Lookup& lookup);
 
 }  // namespace hvd

@@ -91,12 +91,22 @@ UniqueFd take_turn(const fs::path& folder) {
   return lock;
 }
 
+// "mpicc" without more in its name is the one of any MPI.
+Status wrong_mpicc(const Plugin& plugin) {
+  return {Code::invalid_argument,
+          fmt::format("{} is not the mpicc of {}, which is the MPI of this mpirun: install {}, or name the folder of "
+                      "that MPI in HOROVOD_MPI_HOME",
+                      plugin.mpicc, *plugin.is_open ? "Open MPI" : "MPICH", packages_of(plugin.is_open))};
+}
+
 Status compile(const Plugin& plugin, const std::string& output) {
   std::vector<std::string> command{plugin.mpicc, "-O2", "-fPIC", "-shared", "-o", output, plugin.source};
+  if (plugin.is_open) command.push_back(*plugin.is_open ? "-DHVD_MPI_OF_OPEN_MPI" : "-DHVD_MPI_OF_MPICH");
   auto said = capture(command, kCompilerPatience);
   if (!said.ok()) return said.status();
   if (said->ending.code() == 0) return {};
   std::string complaint = said->err + said->out;
+  if (complaint.find("HVD_MPI_OTHER_KIND") != std::string::npos) return wrong_mpicc(plugin);
   return Status(Code::unknown, fmt::format("cannot build Horovod's MPI library: {} ({})\n{}", shell_line(command),
                                            describe(said->ending), complaint.substr(0, kLongestComplaint)));
 }
@@ -114,6 +124,7 @@ Result<Plugin> find_plugin(const std::string& program, const Mpirun* mpirun, con
   auto mpicc = find_mpicc(mpirun, lookup);
   if (!mpicc.ok()) return mpicc.status();
   plugin.mpicc = *mpicc;
+  plugin.is_open = mpirun ? std::optional(is_open_mpi_kind(mpirun->version.flavour)) : kind_of_surroundings(lookup);
   auto cache = cache_folder(lookup);
   if (!cache.ok()) return cache.status();
   plugin.path = *cache / "horovod/mpi" / folder_name(plugin, mpirun) / "libhorovod_mpi.so";

@@ -4,6 +4,7 @@
 // uses SIGALRM, so for single-threaded callers only.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -15,7 +16,8 @@ namespace hvd {
 struct Plugin {
   std::string source;  // of the package
   std::string mpicc;
-  std::string path;  // where it is, or will be; the folder says for which MPI, compiler and source
+  std::optional<bool> is_open;  // of which kind (is_open_mpi_kind) the compiler has to be; nothing: of any
+  std::string path;             // where it is, or will be; the folder says for which MPI, compiler and source
 };
 
 // `program` is how horovodrun was called. `mpirun` may be null, where there is only a compiler.

@@ -6,18 +6,23 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/fd.h"
+#include "launcher/failure.h"
 #include "launcher/guard.h"
 #include "launcher/mpi/jsrun_command.h"
 #include "launcher/mpi/make_mpi_job.h"
 #include "launcher/mpi/meet_under_mpi.h"
+#include "launcher/mpi/mpi_reports.h"
 #include "launcher/mpi/mpirun_command.h"
 #include "launcher/mpi/plugin.h"
 #include "launcher/text/shell_words.h"
 #include "launcher/workers/binding.h"
+#include "launcher/workers/environment.h"
 
 namespace hvd {
 namespace {
@@ -92,27 +97,68 @@ void say(const Options& options, const MpiStart& start, const std::vector<std::s
   if (options.verbose) fmt::print(stderr, "horovodrun: {}\n", shell_line(start.command));
 }
 
-// Becomes the program; returns only if that fails.
-int execute(const std::string& path, const MpiStart& start) {
-  for (char** entry = environ; *entry;) {
-    std::string name(*entry, std::string_view(*entry).find('='));
-    if (!is_place_variable(name) || ::unsetenv(name.c_str()) != 0) ++entry;
+// What it needs to become another program. Made before the fork: threads may exist by then.
+class Image {
+ public:
+  Image(std::string path, const MpiStart& start) : path_(std::move(path)), words_(start.command) {
+    std::vector<char*> inherited;
+    for (char** entry = environ; *entry != nullptr; ++entry)
+      if (std::string_view name(*entry, std::strcspn(*entry, "=")); name != "_" && !is_place_variable(name))
+        inherited.push_back(*entry);
+    inherited.push_back(nullptr);
+    environment_ = merged_environment({}, inherited.data(), {&start.variables});
+    // MPICH's mpirun does not pass on the last variable that it finds: one that nobody needs, as shells set it.
+    environment_.push_back("_=" + path_);
+    for (std::string& word : words_) argv_.push_back(word.data());
+    for (std::string& entry : environment_) envp_.push_back(entry.data());
+    argv_.push_back(nullptr);
+    envp_.push_back(nullptr);
   }
-  for (const auto& [name, value] : start.variables) ::setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> words;
-  for (const std::string& word : start.command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execv(path.c_str(), words.data());
-  return failed(system_error("cannot run", path));
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+
+  // Returns only if that fails.
+  int execute() const {
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::execve(path_.c_str(), argv_.data(), envp_.data());
+    return failed(system_error("cannot run", path_));
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::string> words_, environment_;
+  std::vector<char*> argv_, envp_;
+};
+
+// What the ranks said of their ends, after mpirun's own words.
+void show_summary(const std::vector<EndReport>& reports) {
+  if (reports.empty()) return;
+  tell_caller(cause_in(reports));
+  fmt::print(stderr, "{}", summary_of(reports));
 }
 
-int run(const Options& options, const std::string& path, const MpiStart& start, const std::vector<std::string>& notes) {
-  say(options, start, notes);
-  // The guard stays: mpirun that is killed with -9 leaves ranks behind.
-  return run_guarded(start.command[0].c_str(), [&] { return execute(path, start); });
+using MakeStart = std::function<MpiStart(const MpiJob& job)>;
+
+int run_and_listen(const Options& options, const std::string& path, MpiJob job, const MakeStart& make_start) {
+  auto reports =
+      MpiReports::create(options, job);  // without it the ranks cannot explain their ends, and run all the same
+  if (reports.ok()) set_variable(job.variables, kReportStoreVariable, reports->variable());
+  MpiStart start = make_start(job);
+  Image image(path, start);
+  Ending ending = run_below([&] { return image.execute(); });
+  if (ending.code() != 0 && reports.ok()) show_summary(reports->read());
+  if (ending.signalled) fmt::print(stderr, "horovodrun: {} was {}\n", start.command[0], describe(ending));
+  return ending.code();
+}
+
+// It is guarded, because an mpirun that is killed with -9 leaves ranks behind.
+int run(const Options& options, const std::string& path, Prepared prepared, const MakeStart& make_start) {
+  MpiStart start = make_start(prepared.job);
+  say(options, start, prepared.notes);
+  return run_guarded(start.command[0].c_str(),
+                     [&] { return run_and_listen(options, path, std::move(prepared.job), make_start); });
 }
 
 }  // namespace
@@ -124,11 +170,13 @@ int run_mpi_job(const Options& options, const std::vector<Slot>& slots, const La
   if (choice.jsrun.empty()) {
     const Mpirun& mpirun = *choice.mpirun;
     if (Status status = make_folders(mpirun.version, prepared->job); !status.ok()) return failed(status);
-    return run(options, mpirun.path, mpirun_command(mpirun.version, mpirun.name, prepared->job), prepared->notes);
+    return run(options, mpirun.path, std::move(*prepared),
+               [&](const MpiJob& job) { return mpirun_command(mpirun.version, mpirun.name, job); });
   }
   auto file = RankFile::create(rank_file_text(prepared->job, core_count()));
   if (!file.ok()) return failed(file.status());
-  return run(options, choice.jsrun, jsrun_command("jsrun", prepared->job, file->path()), prepared->notes);
+  return run(options, choice.jsrun, std::move(*prepared),
+             [&](const MpiJob& job) { return jsrun_command("jsrun", job, file->path()); });
 }
 
 Result<std::string> describe_mpi_job(const Options& options, const std::vector<Slot>& slots,

@@ -1,5 +1,5 @@
-// Jobs whose ranks mpirun or jsrun start. horovodrun says what to start and then only sees to it that nothing is left:
-// output, endings and exit code are those of mpirun. Thread rule: one thread; run_mpi_job forks.
+// Jobs whose ranks mpirun or jsrun start. horovodrun says what to start, sees to it that nothing is left, and names the
+// rank that failed: output and exit code are those of mpirun. Thread rule: one thread; run_mpi_job forks.
 #pragma once
 
 #include <string>

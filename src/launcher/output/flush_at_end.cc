@@ -1,5 +1,7 @@
 #include "launcher/output/flush_at_end.h"
 
+#include <fmt/core.h>
+
 #include "base/clock.h"
 
 namespace hvd {
@@ -20,6 +22,10 @@ void flush_at_end(Screen& screen, Signals& signals, PollSet& set, bool was_stopp
     if (!signals.take_stop_signals().empty()) give_up = Clock::now();
     signals.reap([](pid_t, int) {});
   }
+  if (size_t lost = screen.files().count_waiting(); lost > 0) {
+    screen.say(fmt::format("{} bytes of output could not be written to files, and are lost", lost));
+  }
+  screen.flush();  // what is said last
 }
 
 }  // namespace hvd

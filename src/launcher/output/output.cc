@@ -104,12 +104,6 @@ Console Console::from_inherited(int fd) {
   return Console(UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)));
 }
 
-Result<Console> Console::to_file(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd) return system_error("cannot write output to", path);
-  return Console(std::move(fd));
-}
-
 void Console::append(std::string_view bytes) {
   if (lost_) return;
   if (written_ > pending_.size() / 2 && written_ > kSlack) {  // a reader that is slow all the time never empties it

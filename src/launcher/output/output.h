@@ -49,13 +49,11 @@ class Console {
   // Terminals and pipes are opened again, because making the inherited description non-blocking would change it for
   // every process that shares it.
   static Console from_inherited(int fd);
-  static Result<Console> to_file(const std::string& path);
 
   void append(std::string_view bytes);
   void flush();  // writes what can be written now
   bool empty() const { return written_ == pending_.size(); }
   bool full() const { return pending_.size() - written_ > kFull; }
-  bool lost() const { return lost_; }  // nothing can be written any more
   int fd() const { return fd_.get(); }
 
  private:

@@ -7,23 +7,19 @@
 
 namespace hvd {
 
-Result<RankOutput> RankOutput::open(const Options& options, const Slot& slot, WorkerStream stream) {
+Result<RankOutput> RankOutput::open(const Options& options, const Slot& slot, WorkerStream stream, Screen& screen) {
   size_t digits = std::to_string(slot.size - 1).size();
-  return open(options, std::to_string(slot.rank), fmt::format("rank.{:0{}}", slot.rank, digits), stream);
+  return open(options, std::to_string(slot.rank), fmt::format("rank.{:0{}}", slot.rank, digits), stream, screen);
 }
 
 Result<RankOutput> RankOutput::open(const Options& options, std::string_view label, const std::string& own_folder,
-                                    WorkerStream stream) {
+                                    WorkerStream stream, Screen& screen) {
   std::string_view name = stream == WorkerStream::out ? "stdout" : "stderr";
   LinePrefixer prefixer(label, name, options.prefix_timestamp);
-  if (options.output_filename.empty()) return RankOutput(stream, std::move(prefixer), std::nullopt, "");
-  std::filesystem::path folder = std::filesystem::path(options.output_filename) / own_folder;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return system_error("cannot create", folder.string(), error.value());
-  auto file = Console::to_file(folder / name);
+  if (options.output_filename.empty()) return RankOutput(stream, std::move(prefixer), std::nullopt);
+  auto file = screen.files().open(std::filesystem::path(options.output_filename) / own_folder / name);
   if (!file.ok()) return file.status();
-  return RankOutput(stream, std::move(prefixer), std::move(*file), folder / name);
+  return RankOutput(stream, std::move(prefixer), *file);
 }
 
 void RankOutput::take(std::string_view bytes, Screen& screen) {
@@ -39,16 +35,12 @@ void RankOutput::end(Screen& screen) {
   std::string lines;
   prefixer_.finish(lines);
   forward(lines, screen);
+  if (file_) screen.files().close(*file_);  // whoever keeps us for the last lines keeps no descriptor
 }
 
 void RankOutput::forward(std::string_view lines, Screen& screen) {
   screen.show(stream_, lines);
-  if (!file_) return;
-  file_->append(lines);
-  file_->flush();
-  if (!file_->lost()) return;
-  screen.say(fmt::format("cannot write to {} any more; going on without", path_));
-  file_.reset();
+  if (file_) screen.files().append(*file_, lines);
 }
 
 }  // namespace hvd

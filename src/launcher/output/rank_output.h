@@ -14,10 +14,10 @@ namespace hvd {
 
 class RankOutput {
  public:
-  static Result<RankOutput> open(const Options& options, const Slot& slot, WorkerStream stream);
+  static Result<RankOutput> open(const Options& options, const Slot& slot, WorkerStream stream, Screen& screen);
   // `folder` is that of its files, below the one that the user has named.
   static Result<RankOutput> open(const Options& options, std::string_view label, const std::string& folder,
-                                 WorkerStream stream);
+                                 WorkerStream stream, Screen& screen);
 
   void set_label(std::string_view label) { prefixer_.set_label(label); }  // from the next line on
 
@@ -27,14 +27,13 @@ class RankOutput {
   const Tail& tail() const { return tail_; }
 
  private:
-  RankOutput(WorkerStream stream, LinePrefixer prefixer, std::optional<Console> file, std::string path)
-      : stream_(stream), prefixer_(std::move(prefixer)), file_(std::move(file)), path_(std::move(path)) {}
+  RankOutput(WorkerStream stream, LinePrefixer prefixer, std::optional<int> file)
+      : stream_(stream), prefixer_(std::move(prefixer)), file_(file) {}
   void forward(std::string_view lines, Screen& screen);
 
   WorkerStream stream_;
   LinePrefixer prefixer_;
-  std::optional<Console> file_;
-  std::string path_;
+  std::optional<int> file_;  // of the screen's
   Tail tail_;
   bool has_ended_ = false;
 };

@@ -48,9 +48,11 @@ void Screen::add_to(PollSet& set) {
   // Nothing is written here: whoever has seen a full console holds back until it is woken by the room in it.
   for (Console* console : {&out_, err_})
     if (!console->empty()) set.add(console->fd(), POLLOUT, [console] { console->flush(); });
+  files_.add_to(set);
 }
 
 void Screen::flush() {
+  for (const std::string& text : files_.news()) say(text);
   out_.flush();
   err_->flush();
 }

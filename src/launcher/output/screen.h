@@ -1,4 +1,5 @@
-// Where the launcher shows things: its stdout and stderr, and on a terminal one line that tells how far the start is.
+// Where the launcher shows things: its stdout and stderr, and on a terminal one line that tells how far the start is;
+// and the files that get the same.
 // Thread rule: one thread. Nothing blocks.
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <string_view>
 
 #include "launcher/output/output.h"
+#include "launcher/output/output_files.h"
 #include "launcher/workers/host_runner.h"
 #include "launcher/workers/poll_set.h"
 
@@ -24,8 +26,9 @@ class Screen {
   void set_status(std::string text);
 
   bool is_terminal() const { return is_terminal_; }
-  bool is_full(WorkerStream stream) { return console(stream).full(); }
-  bool is_empty() { return out_.empty() && err_->empty(); }
+  bool is_full(WorkerStream stream) { return console(stream).full() || files_.is_full(); }
+  bool is_empty() { return out_.empty() && err_->empty() && files_.is_empty(); }
+  OutputFiles& files() { return files_; }
   void add_to(PollSet& set);
   void flush();
 
@@ -33,6 +36,7 @@ class Screen {
   Console& console(WorkerStream stream) { return stream == WorkerStream::out ? out_ : *err_; }
   void hide_status();
 
+  OutputFiles files_;
   Console out_;
   std::optional<Console> own_err_;  // none when stderr leads to the same place as stdout, to keep their lines apart
   Console* err_;

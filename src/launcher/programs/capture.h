@@ -15,7 +15,8 @@ struct Captured {
   std::string out, err;
 };
 
-// An error when it cannot be run, or takes longer than `patience` and is killed.
+// An error when it cannot be run, or takes longer than `patience` and is killed. Its stdin is empty; of what it writes
+// the first megabytes are kept; what it leaves running in its process group is killed.
 Result<Captured> capture(std::vector<std::string> command, Duration patience);
 
 // All that it writes to stdout, or nothing when it fails or takes too long.

@@ -132,7 +132,7 @@ std::string explain_failure(const Ssh& ssh, const Host& host, Ending ending, std
     return fmt::format("its host key is not known{}; log in once by hand, or add it to known_hosts",
                        ssh.strict ? ", and --ssh-strict asks for known ones" : "");
   if (auto line = line_with(said, "Permission denied"); !line.empty())
-    return fmt::format("it lets nobody in without asking ({}); use a key without passphrase (-i FILE) or an ssh agent",
+    return fmt::format("ssh requires an interactive login ({}); use a key without passphrase (-i FILE) or an ssh agent",
                        line);
   std::string_view line = last_line(said);
   if (line.starts_with("ssh: ")) line.remove_prefix(5);

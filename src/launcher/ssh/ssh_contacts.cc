@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +10,8 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kMostPrinted = 64 << 10;  // by a login shell before the agent speaks
+constexpr size_t kMostPrinted = 64 << 10;                    // by a login shell before the agent speaks
+constexpr Duration kQuestionTime = std::chrono::seconds(2);  // for ssh to say how it is configured
 
 }  // namespace
 
@@ -45,15 +47,17 @@ void SshContacts::add_to(PollSet& set) {
     } else if (call.process->conversation()) {
       set.add(call.process->conversation().get(), POLLIN, [] {});
     }
+    if (call.step == Step::asking) set.wake_at(call.answer_by);
   }
   set.wake_at(is_done() ? Clock::now() : deadline_);
 }
 
 void SshContacts::ask(Call& call) {
   if (!ssh_.is_openssh || ssh_.strict) return call_host(call, HostKeys::accept_new);
-  auto process = SshProcess::start(query_command(ssh_, call.host), strangers_);
+  auto process = SshProcess::ask(query_command(ssh_, call.host), strangers_);
   if (!process.ok()) return end(call, std::string(process.status().message()));
   call.process = std::make_unique<SshProcess>(std::move(*process));
+  call.answer_by = Clock::now() + kQuestionTime;
   call.step = Step::asking;
 }
 
@@ -79,6 +83,8 @@ void SshContacts::on_reaped(pid_t pid, int status) {
   for (Call& call : calls_)
     if (call.process) call.process->on_reaped(pid, status);
   for (Contact& contact : contacts_) contact.ssh->on_reaped(pid, status);
+  for (auto& process : killed_) process->on_reaped(pid, status);
+  std::erase_if(killed_, [](const auto& process) { return process->is_over(); });
 }
 
 void SshContacts::look() {
@@ -98,14 +104,21 @@ void SshContacts::look_at(Call& call) {
   if (has_ended) end(call, why_silent(call));
 }
 
+// A program that is called ssh and is none may not know the question, and wait or start something that stays.
 void SshContacts::take_answer(Call& call) {
   bool has_ended = call.process->is_over();
   std::array<char, 4096> buffer;
   for (ssize_t count = 1; count > 0;) {
-    count = ::recv(call.process->conversation().get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+    count = ::read(call.process->conversation().get(), buffer.data(), buffer.size());
     if (count > 0 && call.printed.size() < kMostPrinted) call.printed.append(buffer.data(), static_cast<size_t>(count));
+    if (Clock::now() >= call.answer_by) break;  // one that never stops talking
   }
-  if (has_ended) call_host(call, host_keys_of(call.printed));
+  if (!has_ended && Clock::now() < call.answer_by) return;
+  if (!has_ended) {
+    call.process->kill();
+    killed_.push_back(std::move(call.process));
+  }
+  call_host(call, host_keys_of(call.printed));
 }
 
 void SshContacts::look_for_agent(Call& call) {

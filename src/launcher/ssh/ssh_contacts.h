@@ -43,6 +43,7 @@ class SshContacts {
     std::unique_ptr<InvitedDoor> door;  // where the agent comes if it has no stdin
     std::unique_ptr<AgentLink> link;    // once the agent has spoken
     std::string printed;                // what came instead, or before
+    TimePoint answer_by = kNever;       // of a question
   };
 
   void ask(Call& call);
@@ -61,6 +62,7 @@ class SshContacts {
   TimePoint began_, deadline_;
   std::set<pid_t>& strangers_;
   std::deque<Call> calls_;
+  std::vector<std::unique_ptr<SshProcess>> killed_;  // questions that took too long
   std::vector<Contact> contacts_;
   std::vector<Unreachable> failures_;
 };

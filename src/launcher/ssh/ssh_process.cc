@@ -22,8 +22,16 @@ std::vector<std::string> own_environment() {
 }  // namespace
 
 Result<SshProcess> SshProcess::start(const std::vector<std::string>& command, std::set<pid_t>& strangers) {
+  return run(command, strangers, true);
+}
+
+Result<SshProcess> SshProcess::ask(const std::vector<std::string>& command, std::set<pid_t>& strangers) {
+  return run(command, strangers, false);
+}
+
+Result<SshProcess> SshProcess::run(const std::vector<std::string>& command, std::set<pid_t>& strangers, bool converse) {
   auto child =
-      spawn({.command = command, .environment = own_environment(), .directory = {}, .cpus = {}, .converse = true});
+      spawn({.command = command, .environment = own_environment(), .directory = {}, .cpus = {}, .converse = converse});
   if (!child.ok()) return child.status();
   strangers.insert(child->pid);
   return SshProcess(std::move(*child), strangers);

@@ -17,6 +17,8 @@ class SshProcess {
  public:
   // Its pid is in `strangers` as long as it runs.
   static Result<SshProcess> start(const std::vector<std::string>& command, std::set<pid_t>& strangers);
+  // A question: stdin is empty, and the conversation can only be read.
+  static Result<SshProcess> ask(const std::vector<std::string>& command, std::set<pid_t>& strangers);
   SshProcess(SshProcess&&) = default;
   SshProcess& operator=(SshProcess&&) = default;
 
@@ -31,7 +33,11 @@ class SshProcess {
 
  private:
   SshProcess(Child child, std::set<pid_t>& strangers)
-      : pid_(child.pid), conversation_(std::move(child.in)), err_(std::move(child.err)), strangers_(&strangers) {}
+      : pid_(child.pid),
+        conversation_(std::move(child.in ? child.in : child.out)),
+        err_(std::move(child.err)),
+        strangers_(&strangers) {}
+  static Result<SshProcess> run(const std::vector<std::string>& command, std::set<pid_t>& strangers, bool converse);
   bool read_said();  // false: there is nothing more for the moment
 
   pid_t pid_;

@@ -7,8 +7,13 @@
 namespace hvd {
 namespace {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
-size_t distance(std::string_view from, std::string_view to) {
+struct Distance {
+  size_t whole, beginning;
+};
+
+// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other, or into the best
+// beginning of it.
+Distance distance(std::string_view from, std::string_view to) {
   std::vector<size_t> before(to.size() + 1), last(to.size() + 1), row(to.size() + 1);  // of three letters of `from`
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= from.size(); ++i) {
@@ -20,7 +25,7 @@ size_t distance(std::string_view from, std::string_view to) {
         row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
-  return row.back();
+  return {row.back(), *std::min_element(row.begin(), row.end())};
 }
 
 }  // namespace
@@ -28,11 +33,14 @@ size_t distance(std::string_view from, std::string_view to) {
 std::string_view closest(std::string_view word, const std::vector<std::string_view>& candidates) {
   std::string_view best;
   size_t best_distance = word.size() / 3 + 2;
+  size_t slips_in_beginning = word.size() / 7;  // short words are near the beginning of everything
   for (std::string_view candidate : candidates) {
-    size_t found = distance(word, candidate);
-    if (found >= best_distance) continue;
+    Distance found = distance(word, candidate);
+    size_t nearness = found.whole;
+    if (found.beginning <= slips_in_beginning) nearness = std::min(nearness, found.beginning + 1);
+    if (nearness >= best_distance) continue;
     best = candidate;
-    best_distance = found;
+    best_distance = nearness;
   }
   return best;
 }

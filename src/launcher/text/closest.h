@@ -6,7 +6,8 @@
 
 namespace hvd {
 
-// The candidate that is fewest slips of the keyboard away from `word`; empty when none is close.
+// The candidate that is fewest slips of the keyboard away from `word`, or begins with something that is (--tmeline:
+// --timeline-filename); empty when none is close.
 std::string_view closest(std::string_view word, const std::vector<std::string_view>& candidates);
 
 }  // namespace hvd

@@ -36,10 +36,14 @@ void Crew::set_work(const Work& work) {
 }
 
 void Crew::start(const Start& start) {
-  Program program{.command = work_.command,
-                  .environment = merged_environment(work_.defaults, environ, {&work_.variables, &start.variables}),
-                  .directory = work_.directory,
-                  .cpus = binding_.cpus_of(start.local_rank, start.local_size)};
+  auto pipe = make_report_pipe();  // without it the worker cannot explain its end, and runs all the same
+  Variables report{{kReportVariable, pipe.ok() ? name_report_pipe(pipe->write.get()) : ""}};
+  Program program{
+      .command = work_.command,
+      .environment = merged_environment(work_.defaults, environ, {&work_.variables, &start.variables, &report}),
+      .directory = work_.directory,
+      .cpus = binding_.cpus_of(start.local_rank, start.local_size),
+      .kept = pipe.ok() ? pipe->write.get() : -1};
   auto child = spawn(program);
   if (!child.ok()) return events_.on_not_started(start.rank, child.status().message());
   Worker& worker = workers_.emplace_back();
@@ -47,6 +51,7 @@ void Crew::start(const Start& start) {
   worker.pid = child->pid;
   worker.streams[0] = std::move(child->out);
   worker.streams[1] = std::move(child->err);
+  if (pipe.ok()) worker.report = std::move(pipe->read);
   is_empty_ = false;
   events_.on_started(start.rank, child->pid);
 }
@@ -56,6 +61,7 @@ void Crew::stop(int rank) {
     if (worker.rank != rank) continue;
     if (worker.has_ended) {
       kill_leftovers_of(worker);
+      worker.is_forgotten = true;
       continue;
     }
     worker.sent = SIGTERM;
@@ -103,6 +109,7 @@ void Crew::signal_all(int signal) {
 void Crew::add_to(PollSet& set) {
   set.wake_at(look_again_ ? Clock::now() : next_kill());
   for (Worker& worker : workers_) {
+    if (worker.report) set.add(worker.report.get(), POLLIN, [this, &worker] { read_report(worker); });
     for (WorkerStream stream : kStreams) {
       const UniqueFd& fd = worker.streams[static_cast<size_t>(stream)];
       if (fd && !held_[static_cast<size_t>(stream)])
@@ -113,6 +120,9 @@ void Crew::add_to(PollSet& set) {
 
 void Crew::look() {
   kill_due();
+  std::erase_if(workers_, [](const Worker& worker) {
+    return worker.is_forgotten && !worker.streams[0] && !worker.streams[1] && worker.kill_at == kNever;
+  });
   if (!std::exchange(look_again_, false) || phase_ == Phase::running) return;
   if (phase_ == Phase::killing) signal_all(SIGKILL);  // what was forked while we were killing
   look_for_leftovers();
@@ -143,6 +153,8 @@ void Crew::on_reaped(pid_t pid, int status) {
                              [&](const Worker& one) { return one.pid == pid && !one.has_ended; });
   if (worker == workers_.end()) return;
   worker->has_ended = true;
+  read_report(*worker);
+  worker->report = UniqueFd();
   Ended ended{.ending = ending_of(status)};
   int number = ended.ending.number;
   // Killed by a signal that we did not send, it died by itself just before ours came.
@@ -161,6 +173,18 @@ void Crew::look_for_leftovers() {
     for (WorkerStream stream : kStreams)
       while (worker.streams[static_cast<size_t>(stream)]) read(worker, stream);
   events_.on_empty();
+}
+
+void Crew::read_report(Worker& worker) {
+  std::array<char, kReadSize> buffer;
+  ssize_t count = worker.report ? ::read(worker.report.get(), buffer.data(), buffer.size()) : 0;
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (count <= 0) {
+    worker.report = UniqueFd();
+    return;
+  }
+  worker.reported.append(buffer.data(), static_cast<size_t>(count));
+  while (auto report = take_report(worker.reported)) events_.on_report(worker.rank, *report);
 }
 
 void Crew::read(Worker& worker, WorkerStream stream) {

@@ -37,7 +37,10 @@ class Crew : public HostRunner {
     int rank = 0;
     pid_t pid = -1;
     UniqueFd streams[2];  // by WorkerStream; none once its end was reached
+    UniqueFd report;      // where it says why it ends
+    std::string reported;
     bool has_ended = false;
+    bool is_forgotten = false;   // it was stopped after its end: nobody asks for it again
     int sent = 0;                // the last signal it got from us
     std::set<pid_t> doomed;      // of a worker that is being stopped alone
     TimePoint kill_at = kNever;  // those
@@ -47,6 +50,7 @@ class Crew : public HostRunner {
   void kill_leftovers_of(const Worker& worker) const;
   void look_for_leftovers();
   void read(Worker& worker, WorkerStream stream);
+  void read_report(Worker& worker);
   void kill_due();
   TimePoint next_kill() const;
 
@@ -55,7 +59,7 @@ class Crew : public HostRunner {
   Work work_;
   Binding binding_;
   MemoryEvents memory_;
-  std::deque<Worker> workers_;  // addresses stay
+  std::deque<Worker> workers_;  // addresses stay, except in look()
   Phase phase_ = Phase::running;
   TimePoint kill_at_ = kNever;
   bool held_[2] = {false, false};

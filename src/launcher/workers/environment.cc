@@ -13,9 +13,22 @@ namespace {
 
 // They say who is logged in where, and are wrong on any other host.
 constexpr std::string_view kOfThisMachine[] = {
-    "OLDPWD",          "PWD",      "HOSTNAME",    "_HOROVOD_SECRET_KEY",      "_HOROVOD_TLS_IDENTITY",
-    "SSH_CLIENT",      "SSH_TTY",  "SSH_ASKPASS", "SSH_CONNECTION",           "SSH_AUTH_SOCK",
-    "XDG_RUNTIME_DIR", "XDG_SEAT", "XDG_VTNR",    "DBUS_SESSION_BUS_ADDRESS", "XDG_SESSION_ID",
+    "OLDPWD",
+    "PWD",
+    "HOSTNAME",
+    "_HOROVOD_SECRET_KEY",
+    "_HOROVOD_TLS_IDENTITY",
+    "_HOROVOD_REPORT_STORE",
+    "SSH_CLIENT",
+    "SSH_TTY",
+    "SSH_ASKPASS",
+    "SSH_CONNECTION",
+    "SSH_AUTH_SOCK",
+    "XDG_RUNTIME_DIR",
+    "XDG_SEAT",
+    "XDG_VTNR",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_SESSION_ID",
 };
 constexpr std::string_view kOfThisUser[] = {"HOME", "USER", "LOGNAME", "MAIL", "SHELL"};
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/end_report.h"
 #include "launcher/command_line/tunables.h"
 #include "launcher/workers/poll_set.h"
 #include "launcher/workers/process.h"
@@ -49,6 +50,7 @@ class HostEvents {
   virtual void on_not_started(int rank, std::string_view reason) = 0;
   virtual void on_output(int rank, WorkerStream stream, std::string_view bytes) = 0;
   virtual void on_output_end(int rank, WorkerStream stream) = 0;  // once each; may come after the worker's end
+  virtual void on_report(int rank, const EndReport& report) = 0;  // before its end: why it comes
   virtual void on_ended(int rank, const Ended& ended) = 0;
   virtual void on_notice(std::string_view text) = 0;  // worth telling the user
   virtual void on_empty() = 0;                        // after stop() or kill(): no process is left, no output to come

@@ -19,6 +19,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/end_report.h"
+
 namespace hvd {
 namespace {
 
@@ -39,6 +41,12 @@ Result<Pipe> make_conversation() {
   return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
+// So high that scripts do not use it for files of their own; lower where the limit of open files is.
+UniqueFd moved_up(UniqueFd fd) {
+  UniqueFd high(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kLowestReportDescriptor));
+  return high ? std::move(high) : std::move(fd);
+}
+
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
   std::vector<char*> list;
   list.reserve(strings.size() + 1);
@@ -48,7 +56,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 }
 
 struct Ends {
-  int in, out, err, failure;
+  int in, out, err, failure, kept;
 };
 
 void bind_to_cpus(const cpu_set_t* cpus) {
@@ -66,6 +74,7 @@ void bind_to_cpus(const cpu_set_t* cpus) {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
+  if (ends.kept >= 0) ::fcntl(ends.kept, F_SETFD, 0);
   int in = ends.in >= 0 ? ends.in : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (in >= 0 && ::dup2(in, STDIN_FILENO) >= 0 && ::dup2(ends.out, STDOUT_FILENO) >= 0 &&
       ::dup2(ends.err, STDERR_FILENO) >= 0 && (*directory == '\0' || ::chdir(directory) == 0)) {
@@ -96,13 +105,15 @@ std::optional<Relation> read_relation(pid_t pid) {
   return relation;
 }
 
-// Not even one that has ended and was not waited for.
-bool has_no_children() {
-  siginfo_t info{};
-  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
-}
-
 }  // namespace
+
+Result<ReportPipe> make_report_pipe() {
+  auto pipe = make_pipe();
+  if (!pipe.ok()) return pipe.status();
+  ::fcntl(pipe->read.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(pipe->write.get(), F_SETFL, O_NONBLOCK);
+  return ReportPipe{.read = std::move(pipe->read), .write = moved_up(std::move(pipe->write))};
+}
 
 Result<Child> spawn(const Program& program) {
   auto out = program.converse ? make_conversation() : make_pipe();
@@ -118,7 +129,8 @@ Result<Child> spawn(const Program& program) {
   Ends ends{.in = program.converse ? out->write.get() : -1,
             .out = out->write.get(),
             .err = err->write.get(),
-            .failure = failure->write.get()};
+            .failure = failure->write.get(),
+            .kept = program.kept};
   pid_t self = ::getpid();
   pid_t pid = ::fork();
   if (pid < 0) return system_error("cannot start", program.command[0]);
@@ -158,6 +170,11 @@ std::string describe(Ending ending) {
 }
 
 void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+bool has_no_children() {
+  siginfo_t info{};
+  return ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 && errno == ECHILD;
+}
 
 std::vector<pid_t> descendants(const std::set<pid_t>& except, pid_t root) {
   if (root <= 0 && has_no_children()) return {};  // which spares us reading all of /proc

@@ -19,11 +19,18 @@ struct Child {
   UniqueFd out, err;
 };
 
+// Where a worker says why it ends (base/end_report.h). `read` does not block; `write` is for the worker alone.
+struct ReportPipe {
+  UniqueFd read, write;
+};
+Result<ReportPipe> make_report_pipe();
+
 struct Program {
   std::vector<std::string> command;
   std::vector<std::string> environment;  // NAME=VALUE
   std::string directory;                 // empty: this process's own
   std::vector<int> cpus;                 // it may run on; empty: as this process
+  int kept = -1;                         // a descriptor of this process that it gets under the same number
   bool converse = false;                 // stdin and stdout are one socket, `in`, instead of /dev/null and a pipe
 };
 
@@ -43,6 +50,8 @@ std::string signal_name(int signal);  // "SIGTERM"
 
 // Makes orphans of our workers our own children, so that nothing they start can slip away.
 void adopt_orphans();
+
+bool has_no_children();  // not even one that has ended and was not waited for
 
 // Every living process below `root`, from /proc; without those in `except` and what is below them. 0: this process.
 std::vector<pid_t> descendants(const std::set<pid_t>& except = {}, pid_t root = 0);

@@ -48,6 +48,35 @@ TEST(Start, GoesOnWithTheMinimumAfterTheStartTimeout) {
   EXPECT_EQ(job.ready({4}), "notify 1 2: added");
 }
 
+TEST(Start, AShortElasticTimeoutIsNoLimitOfTheFirstImports) {
+  Job job({.np = 2, .min_np = 2, .elastic_timeout = seconds(5), .start_timeout = seconds(60)});
+  EXPECT_EQ(job.hosts("a:2"), "start 1 a/0, start 2 a/1");
+  EXPECT_EQ(job.pass(20), "");
+  EXPECT_EQ(job.ready({1}), "");
+  EXPECT_EQ(job.pass(20), "");
+  EXPECT_EQ(job.ready({2}), "generation 1: 1@a 2@a");
+  EXPECT_EQ(job.hosts("a:3"), "start 3 a/2");
+  EXPECT_EQ(job.pass(5), "stop 3") << "after a change it is";
+}
+
+TEST(Start, TheFirstImportsHaveALimit) {
+  Job job({.np = 1, .min_np = 1, .elastic_timeout = seconds(5), .start_timeout = seconds(60)});
+  job.hosts("a");
+  EXPECT_EQ(job.pass(59), "");
+  EXPECT_THAT(job.pass(1), StartsWith("stop 1"));
+  EXPECT_THAT(job.said.back(), HasSubstr("has not asked for a place for 60 s"));
+}
+
+TEST(Start, TheTimeForImportsBeginsWhenTheSlotsAreThere) {
+  Job job({.np = 2, .min_np = 2, .elastic_timeout = seconds(100), .start_timeout = seconds(60)});
+  EXPECT_EQ(job.hosts("a"), "start 1 a/0");
+  job.ready({1});
+  EXPECT_EQ(job.pass(90), "");
+  EXPECT_EQ(job.hosts("a b"), "start 2 b/0");
+  EXPECT_EQ(job.pass(50), "");
+  EXPECT_EQ(job.ready({2}), "generation 1: 1@a 2@b");
+}
+
 TEST(Start, EndsWhenEveryWorkerFails) {
   Job job({.np = 2, .min_np = 1});
   job.hosts("a b");
@@ -146,6 +175,53 @@ TEST(Failure, OfANewcomerDisturbsNobody) {
   EXPECT_EQ(job.hosts("a b c d"), "start 4 d/0");
   EXPECT_EQ(job.exits(4, 1), "");
   EXPECT_EQ(job.pass(1), "start 5 d/0");
+}
+
+// Two slots of a new host; the first worker there needs ten seconds until it asks.
+Job two_newcomers() {
+  Job job = three_hosts();
+  EXPECT_EQ(job.hosts("a b c d:2"), "start 4 d/0, start 5 d/1");
+  EXPECT_EQ(job.pass(10), "");
+  EXPECT_EQ(job.ready({4}), "");
+  return job;
+}
+
+TEST(Newcomers, OfOneChangeJoinTogether) {
+  Job job = two_newcomers();
+  EXPECT_EQ(job.pass(9), "");
+  EXPECT_EQ(job.ready({5}), "notify 1 2 3: added");
+  EXPECT_EQ(job.ready({1, 2, 3}), "generation 2: 1@a 2@b 3@c 4@d 5@d");
+}
+
+TEST(Newcomers, OneThatIsLateByMuchIsNotWaitedFor) {
+  Job job = two_newcomers();
+  EXPECT_EQ(job.pass(10), "notify 1 2 3: added");
+  EXPECT_EQ(job.ready({1, 2, 3}), "generation 2: 1@a 2@b 3@c 4@d");
+  EXPECT_EQ(job.ready({5}), "notify 1 2 3 4: added");
+}
+
+TEST(Newcomers, OneThatDiesIsNotWaitedFor) {
+  Job job = two_newcomers();
+  EXPECT_EQ(job.killed(5), "notify 1 2 3: added");
+}
+
+TEST(Newcomers, OneThatWasStartedLaterHasAMoment) {
+  Job job = two_newcomers();
+  EXPECT_EQ(job.killed(5), "notify 1 2 3: added");
+  job = three_hosts();
+  job.hosts("a b c d");
+  job.pass(8);
+  EXPECT_EQ(job.hosts("a b c d e"), "start 5 e/0");
+  job.pass(2);
+  EXPECT_EQ(job.ready({4}), "");
+  EXPECT_EQ(job.pass(4.9), "");
+  EXPECT_EQ(job.pass(0.1), "notify 1 2 3: added");
+}
+
+TEST(Newcomers, ALossIsNoTimeToWaitForThem) {
+  Job job = two_newcomers();
+  job.killed(3);
+  EXPECT_EQ(job.ready({1, 2}), "generation 2: 1@a 2@b 4@d");
 }
 
 TEST(Silence, AnAccusedWorkerIsStopped) {

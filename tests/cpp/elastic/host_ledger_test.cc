@@ -86,9 +86,20 @@ TEST(HostLedger, ChanceIsDifferentPerHostAndSeedAndOtherwiseTheSame) {
 
 TEST(HostLedger, ARestWithoutAFailureOnlyLengthens) {
   HostLedger ledger({}, 0);
-  ledger.rest("a", kStart + seconds(60));
-  ledger.rest("a", kStart + seconds(30));
+  ledger.rest("a", kStart, seconds(60));
+  ledger.rest("a", kStart, seconds(30));
   EXPECT_EQ(ledger.rests_until("a"), kStart + seconds(60));
+}
+
+TEST(HostLedger, NamesThatNeverComeBackAreForgotten) {
+  HostLedger ledger({seconds(1), seconds(100)}, 7);
+  TimePoint now = kStart;
+  for (int i = 0; i < 1000; i++, now += seconds(5)) {
+    if (i % 2 == 0) ledger.failed("spot-" + std::to_string(i), now);
+    if (i % 2 == 1) ledger.rest("spot-" + std::to_string(i), now, seconds(60));
+  }
+  EXPECT_LT(ledger.count_records(), 40u);
+  EXPECT_GT(ledger.rests_until("spot-999"), now);
 }
 
 }  // namespace

@@ -26,7 +26,9 @@ std::vector<AgentMessage> examples() {
           AgentStop{.rank = -1, .at_once = true},
           AgentRoom{.stream = WorkerStream::err, .bytes = 1 << 20},
           AgentLeave{},
-          AgentBeat{}};
+          AgentBeat{},
+          WorkerReport{.rank = 4,
+                       .report = {.rank = 2, .origin = {.kind = OriginKind::exception, .rank = 1, .type = "E"}}}};
 }
 
 TEST(AgentMessages, EveryKindArrivesAsItWasSent) {

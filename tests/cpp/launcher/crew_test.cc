@@ -22,6 +22,7 @@ class Recorder : public HostEvents {
     (stream == WorkerStream::out ? out : err)[rank] += bytes;
   }
   void on_output_end(int, WorkerStream) override { ends++; }
+  void on_report(int rank, const EndReport& report) override { reports[rank] = report; }
   void on_ended(int rank, const Ended& end) override { ended[rank] = end; }
   void on_notice(std::string_view text) override { notices.emplace_back(text); }
   void on_empty() override { empty++; }
@@ -30,6 +31,7 @@ class Recorder : public HostEvents {
   std::map<int, pid_t> pids;
   std::map<int, std::string> out, err, not_started;
   std::map<int, Ended> ended;
+  std::map<int, EndReport> reports;
   std::vector<std::string> notices;
   int ends = 0, empty = 0;
 };

@@ -54,7 +54,7 @@ TEST(OptionTable, NamesAreUniqueAndRowsComplete) {
     for (std::string_view name : words_of(row.names)) ++names[name];
     for (std::string_view name : words_of(row.opposite)) ++names[name];
     EXPECT_TRUE(main_name(row).starts_with("--")) << row.names;
-    EXPECT_EQ(*row.group != '\0', *row.text != '\0') << row.names;
+    EXPECT_TRUE(*row.group == '\0' || !text_of(row).empty()) << row.names;
     EXPECT_EQ(std::holds_alternative<Switch>(row.target), *row.opposite != '\0') << row.names;
     bool is_group = *row.group == '\0';
     for (const char* group : option_groups()) is_group = is_group || std::string_view(group) == row.group;
@@ -164,6 +164,10 @@ TEST(Closest, CountsSlipsOfTheKeyboard) {
   EXPECT_EQ(closest("-pn", {"-h", "-np"}), "-np");
   EXPECT_EQ(closest("abc", {"abd", "abc"}), "abc");
   EXPECT_EQ(closest("--qqqqqqq", {"--hosts", "--json"}), "");
+  EXPECT_EQ(closest("--tmeline", {"--tcp", "--time", "--timeline-filename"}), "--timeline-filename");
+  EXPECT_EQ(closest("--netwrok-int", {"--num-proc", "--network-interfaces"}), "--network-interfaces");
+  EXPECT_EQ(closest("--hots", {"--hostfile", "--hosts"}), "--hosts") << "a whole word is nearer than a beginning";
+  EXPECT_EQ(closest("--xy", {"--timeline-filename", "--network-interfaces"}), "");
 }
 
 TEST(Hosts, WhateverIsWrittenIsReadBack) {

@@ -66,7 +66,7 @@ def test_port_and_identity(launch: Any, bed: Bed, tmp_path: pathlib.Path) -> Non
         command = ["-np", "1", "-H", "hostb:1", "-p", "2222"]
         finish(launch(*command, "-i", str(identity), "true", env=env), 0)
         _, err = finish(launch(*command, "true", env=env), 1)
-        assert "    hostb  it lets nobody in without asking (" in err
+        assert "    hostb  ssh requires an interactive login (" in err
     finally:
         server.kill()
         server.wait()

@@ -40,10 +40,26 @@ def test_the_ranks_meet_over_mpi(launch: Any, mpi: dict[str, Any], horovodrun: s
     if not source.exists():
         pytest.skip(f"this package has no MPI library: {source}")
     env = mpi["env"] | {"HOROVOD_CONTROLLER": "", "XDG_CACHE_HOME": str(tmp_path), "UCX_NET_DEVICES": "eth0,ib0"}
+    env |= {"UCX_TLS": "tcp,self"}  # see flavours.py
     code = REDUCE.replace("hvd.shutdown()", "assert hvd.mpi_enabled()\nhvd.shutdown()")
     out, err = finish(launch("-np", "3", "-H", "hosta:1,hostb:2", *mpi["options"], *python(code), env=env), 0)
     said = sorted(re.findall(r"reduced (\d) of 3 on (\w+)", out))
     assert said == [("0", "hosta"), ("1", "hostb"), ("2", "hostb")], err
+
+
+@pytest.mark.parametrize("tls", [[], ["--tls"]], ids=["plain", "tls"])
+def test_the_rank_that_failed_is_named_on_whichever_host(launch: Any, mpi: dict[str, Any], tls: list[str]) -> None:
+    code = """
+import atexit, time, numpy as np, horovod.numpy as hvd
+atexit.register(time.sleep, 1)
+hvd.init()
+if hvd.rank() == 2:
+    raise ValueError("bad batch")
+hvd.allreduce(np.ones(4))
+"""
+    _, err = finish(launch(*HOSTS, *tls, *mpi["options"], *python(code), env=mpi["env"]), 1)
+    assert re.search(r"\nhorovodrun: rank 2 on hostb raised ValueError: bad batch: pid \d+\n", err), err
+    assert err.endswith("\nAfter that: ranks 0, 1, 3 lost it.\n"), err
 
 
 def test_only_other_hosts(launch: Any, mpi: dict[str, Any]) -> None:
@@ -71,9 +87,9 @@ def test_the_key_is_in_no_command_line_or_log(launch: Any, bed: Bed, mpi: dict[s
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # an ssh whose daemon runs without it now
             commands += pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
             for variable in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                if variable.startswith((b"_HOROVOD_SECRET_KEY=", b"_HOROVOD_TLS_IDENTITY=")):
+                if variable.startswith((b"_HOROVOD_SECRET_KEY=", b"_HOROVOD_TLS_IDENTITY=", b"_HOROVOD_REPORT_STORE=")):
                     secrets.add(variable.partition(b"=")[2])
-    assert len(secrets) == 2
+    assert len(secrets) == 3
     assert not any(secret in commands for secret in secrets)
     process.terminate()
     out, err = process.communicate(timeout=DEADLINE)

@@ -44,7 +44,7 @@ def test_hosts_that_are_down_and_names_that_are_unknown(launch: Any, bed: Bed) -
         _, err = finish(launch("-np", "3", "-H", "hosta:1,hostc:1,nosuchhost:1", "true"), 1)
     finally:
         bed["hostc"].start_sshd()
-    assert "horovodrun: 2 of 2 hosts cannot be used, so nothing was started:\n" in err
+    assert "horovodrun: 2 of 3 hosts cannot be used, so nothing was started:\n" in err
     assert re.search(r"    hostc {7}connect to host hostc port 22: Connection refused\n {16}try: ssh hostc true\n", err)
     assert "nosuchhost  Could not resolve hostname" in err
 

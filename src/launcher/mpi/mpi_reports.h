@@ -1,0 +1,35 @@
+// Hears how the ranks of a job end that mpirun or jsrun have started: a store in the launcher
+// (rendezvous/report_store.h), which the ranks find in their environment. Only processes with the key, which is in that
+// environment, are let in. Thread rule: one thread, beside the store's own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/end_report.h"
+#include "base/status.h"
+#include "launcher/command_line/options.h"
+#include "launcher/mpi/mpi_job.h"
+#include "rendezvous/report_store.h"
+#include "rendezvous/store_server.h"
+
+namespace hvd {
+
+class MpiReports {
+ public:
+  // Listens on this machine alone where all ranks are here.
+  static Result<MpiReports> create(const Options& options, const MpiJob& job);
+
+  std::string variable() const { return encode(place_); }  // the value of kReportStoreVariable
+  std::vector<EndReport> read() const;                     // what the ranks have said so far
+
+ private:
+  MpiReports(ReportStore place, std::unique_ptr<StoreServer> store)
+      : place_(std::move(place)), store_(std::move(store)) {}
+
+  ReportStore place_;
+  std::unique_ptr<StoreServer> store_;
+};
+
+}  // namespace hvd

@@ -30,6 +30,7 @@ from horovod._generic.submission import Reduction, called
 from horovod._native.library import checked, library
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch.compression import ReducingCompressor, is_reducing
+from horovod.torch.staging import StagedCollectives
 
 Gradients = tuple[Tensor | None, ...]
 _AVERAGE = Reduction(Average, 1.0, 1.0)
@@ -151,7 +152,7 @@ class _Reducescatter(_Verb):
         return _Verb.results(ctx, call.collectives.grouped_allgather(given, call.gradient_name, call.process_set))
 
 
-class TorchCollectives(Collectives[Tensor]):
+class TorchCollectives(StagedCollectives):
     """The collective operations on tensors; those that wait for their result can be differentiated."""
 
     def allreduce(

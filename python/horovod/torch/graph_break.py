@@ -15,7 +15,8 @@ import torch
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_is_compiling = torch.compiler.is_compiling
+# The former came with PyTorch 2.3.
+_is_compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", None) or torch._utils.is_compiling
 _run: Callable[..., Any] | None = None  # calls a function with nothing of it compiled; None until something is
 
 

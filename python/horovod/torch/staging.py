@@ -20,10 +20,13 @@ from typing import Any
 
 import torch
 
-from horovod._generic.handles import Pending
+from horovod._generic.collectives import Collectives
+from horovod._generic.handles import Pending, handles
 from horovod._native import operations
 from horovod._native.abi import Request
+from horovod._native.library import world_failure
 from horovod._native.operations import TensorView
+from horovod.common.exceptions import HorovodInternalError
 
 
 class _Lanes:
@@ -111,7 +114,7 @@ class _StagedOperation(Pending):
     Thread rule: `submit` runs once, on the caller's thread or the submitter's; the rest as for Pending.
     """
 
-    __slots__ = ("_error", "_requests", "_sources", "_submitted", "_targets")
+    __slots__ = ("_error", "_requests", "_sources", "_submitted", "_targets", "_world")
 
     def __init__(
         self,
@@ -124,6 +127,7 @@ class _StagedOperation(Pending):
         self._requests = requests
         self._sources = sources
         self._targets = targets or ()
+        self._world = handles.world
         self._submitted = threading.Event()
         self._error: Exception | None = None  # written before _submitted is set
 
@@ -132,7 +136,11 @@ class _StagedOperation(Pending):
             for source in self._sources:
                 assert isinstance(source, StagedView)
                 source.arrived.synchronize()
-            self.native = operations.submit(self._requests, wait_follows)
+            if handles.world != self._world:
+                raise HorovodInternalError(
+                    "Horovod was shut down before the tensor had been copied to the host", origin=world_failure()
+                )
+            self.native = operations.submit(self._requests, wait_follows, self.memory)
         except Exception as error:
             self._error = error
         self._submitted.set()
@@ -176,17 +184,23 @@ class _Submitter:
 _submitter = functools.cache(_Submitter)
 
 
-def start(
-    requests: Sequence[Request],
-    wait_follows: bool,
-    sources: Sequence[TensorView],
-    targets: Sequence[TensorView] | None,
-    result: Callable[[int], Any],
-) -> Pending:
-    """Submit an operation on staged tensors: at once if the caller waits for it anyway, else in the background."""
-    operation = _StagedOperation(requests, sources, targets, result)
-    if wait_follows:
-        operation.submit(wait_follows=True)
-    else:
-        _submitter().add(operation)
-    return operation
+class StagedCollectives(Collectives[torch.Tensor]):
+    """Submits operations on staged tensors when their elements are in host memory."""
+
+    def _start(
+        self,
+        requests: Sequence[Request],
+        wait_follows: bool,
+        sources: Sequence[TensorView],
+        targets: Sequence[TensorView] | None,
+        result: Callable[[int], Any],
+    ) -> Pending:
+        """Submit staged tensors at once if the caller waits for them anyway, else in the background."""
+        if not isinstance(sources[0], StagedView):
+            return super()._start(requests, wait_follows, sources, targets, result)
+        operation = _StagedOperation(requests, sources, targets, result)
+        if wait_follows:
+            operation.submit(wait_follows=True)
+        else:
+            _submitter().add(operation)
+        return operation

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from horovod._generic.handles import Pending
 from horovod._generic.tensors import Tensors
-from horovod._native import operations
-from horovod._native.abi import DType, Request
+from horovod._native.abi import DType
 from horovod._native.operations import EngineMemory, TensorView
 from horovod.torch import staging
 
+# uint16 came with PyTorch 2.3.
 _DTYPES: dict[torch.dtype, int] = {
-    torch.uint8: DType.UINT8,
-    torch.int8: DType.INT8,
-    torch.uint16: DType.UINT16,
-    torch.int16: DType.INT16,
-    torch.int32: DType.INT32,
-    torch.int64: DType.INT64,
-    torch.float16: DType.FLOAT16,
-    torch.float32: DType.FLOAT32,
-    torch.float64: DType.FLOAT64,
-    torch.bool: DType.BOOL,
-    torch.bfloat16: DType.BFLOAT16,
-    torch.complex64: DType.COMPLEX64,
-    torch.complex128: DType.COMPLEX128,
+    getattr(torch, code.name.lower()): code for code in DType if hasattr(torch, code.name.lower())
 }
 _COMPLEX = (torch.complex64, torch.complex128)
 
@@ -77,18 +64,6 @@ class TorchTensors(Tensors[torch.Tensor]):
     def make_splits(self, received: Sequence[int], like: Any) -> torch.Tensor:
         device = like.device if isinstance(like, torch.Tensor) else None
         return torch.tensor(received, dtype=torch.int32, device=device)
-
-    def start(
-        self,
-        requests: Sequence[Request],
-        wait_follows: bool,
-        sources: Sequence[TensorView],
-        targets: Sequence[TensorView] | None,
-        result: Callable[[int], Any],
-    ) -> Pending:
-        if isinstance(sources[0], staging.StagedView):
-            return staging.start(requests, wait_follows, sources, targets, result)
-        return Pending(operations.submit(requests, wait_follows), (sources, targets), result)
 
 
 def _code_of(tensor: torch.Tensor) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,4 +14,6 @@ def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 _disable: Callable[..., Any] = torch.compiler.disable
-run: Callable[..., Any] = _disable(_call, reason="collectives run outside of graphs")
+_takes_reason = "reason" in inspect.signature(_disable).parameters  # since PyTorch 2.8
+_options = {"reason": "collectives run outside of graphs"} if _takes_reason else {}
+run: Callable[..., Any] = _disable(_call, **_options)

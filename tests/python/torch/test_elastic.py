@@ -183,6 +183,38 @@ def test_run_goes_on_from_the_last_commit() -> None:
     assert all(torch.equal(each, weights[0]) for each in weights)
 
 
+# ---- optimizers
+
+
+def test_a_worker_that_joins_makes_its_optimizer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others train meanwhile, and take part in no collective of its own."""
+    if hvd.rank() == 0:
+        for name, value in {"ELASTIC": "1", "WORKER_ID": "1", "GLOO_RENDEZVOUS_ADDR": "127.0.0.1"}.items():
+            monkeypatch.setenv(f"HOROVOD_{name}", value)
+        model = nn.Linear(2, 2)
+        hvd.DistributedOptimizer(optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), groups=1)
+
+
+@pytest.mark.usefixtures("numbered_anew")
+def test_steps_of_adasum_end_with_their_world() -> None:
+    """Their handles are numbers of other operations in the next one."""
+    torch.manual_seed(hvd.rank())
+    model = nn.Linear(2, 2)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=hvd.Adasum)
+    model(torch.ones(1, 2)).sum().backward()
+    hvd.barrier()  # nobody shuts down while another rank is inside backward
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")
+    others = [hvd.allreduce_async(torch.ones(3), name=f"other.{number}") for number in range(5)]
+    optimizer.zero_grad()
+    before = model.weight.detach().clone()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    torch.testing.assert_close(model.weight.detach(), before - 0.1)
+    assert all(torch.equal(hvd.synchronize(each), torch.ones(3)) for each in others)
+
+
 # ---- the sampler
 
 

@@ -180,6 +180,41 @@ def test_lbfgs_travels_pickled() -> None:
 
 
 @pytest.mark.usefixtures("numbered_anew")
+def test_a_sharded_optimizer_goes_on_from_a_file_that_one_rank_has(tmp_path: Path) -> None:
+    """That rank reads it while the others are elsewhere."""
+    path = Path(hvd.broadcast_object(str(tmp_path / "commit")))
+
+    def make() -> tuple[nn.Module, Any]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 2)
+        return model, TorchState(model, hvd.ShardedOptimizer(optim.Adam(model.parameters(), lr=0.1)), batch=0)
+
+    def step(model: nn.Module, state: Any) -> None:
+        model(torch.ones(1, 3)).pow(2).sum().backward()
+        state.optimizer.step()
+        state.optimizer.zero_grad()
+
+    model, state = make()
+    state.save_to(path)
+    step(model, state)
+    state.commit()
+    step(model, state)
+    expected = model.weight.detach().clone()
+    state.finish_saving()
+    hvd.barrier()
+    later, resumed = make()
+    if hvd.rank() == hvd.size() - 1:
+        resumed.resume_from(path)
+
+    @hvd.elastic.run
+    def train(resumed: Any) -> None:
+        step(later, resumed)
+
+    train(resumed)
+    torch.testing.assert_close(later.weight.detach(), expected)
+
+
+@pytest.mark.usefixtures("numbered_anew")
 def test_a_sharded_optimizer_is_divided_anew() -> None:
     torch.manual_seed(0)
     model = nn.Linear(3, 2)

@@ -138,7 +138,9 @@ def test_passes_are_summed() -> None:
         torch.testing.assert_close(gradients(model), mean_gradients(step))
 
 
-def test_too_many_passes() -> None:
+@pytest.mark.parametrize("in_step", [False, True])
+def test_too_many_passes(in_step: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOROVOD_TORCH_WAIT_IN_STEP", str(int(in_step)))
     for warm in (0, 2):
         model = make_model()
         optimizer = sgd(model)
@@ -149,9 +151,12 @@ def test_too_many_passes() -> None:
         backward(model)
         with pytest.raises(AssertionError, match="backward_passes_per_step"):
             backward(model)
+        if not in_step:
+            with pytest.raises(RuntimeError, match="changed"):
+                optimizer.step()
         optimizer.zero_grad()
         backward(model)
-        if warm > 0:  # else nothing was on its way that this could spoil
+        if in_step:  # else nothing was on its way that this could spoil
             with pytest.raises(RuntimeError, match="changed while it was being reduced"):
                 optimizer.step()
             optimizer.zero_grad()

@@ -34,11 +34,12 @@ def test_a_step_after_synchronize_warns_once_and_reduces_again() -> None:
         optimizer.step()
 
 
+@pytest.mark.usefixtures("waits_in_step")
 def test_zero_grad_while_gradients_are_reduced() -> None:
     model = make_model()
     optimizer = sgd(model)
     backward(model)
-    with pytest.raises(AssertionError, match="zero_grad"):  # also in the first step, where they are not yet
+    with pytest.raises(AssertionError, match="zero_grad"):
         optimizer.zero_grad()
     optimizer.step()
     optimizer.zero_grad()
@@ -69,6 +70,7 @@ def test_a_closure_is_followed_by_a_reduction() -> None:
         assert_same_on_all_ranks(model.parameters())
 
 
+@pytest.mark.usefixtures("waits_in_step")
 def test_load_state_dict_begins_a_step() -> None:
     model = make_model()
     optimizer = DistributedOptimizer(
@@ -130,6 +132,30 @@ def test_an_elastic_world_of_one_reduces() -> None:
         hvd.remove_process_set(alone)
 
 
+# ---- names that look private, and which libraries use
+
+
+def test_the_reduction_of_one_gradient() -> None:
+    for options in ({}, {"compression": hvd.Compression.fp16}, {"op": hvd.Sum}):
+        model = make_model()
+        optimizer = sgd(model, **options)
+        assert isinstance(optimizer, hvd.optimizer._DistributedOptimizer)
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, float(hvd.rank()))
+        for parameter in model.parameters():
+            handle, context = optimizer._allreduce_grad_async(parameter)
+            reduced = optimizer._wire.compression.decompress(hvd.synchronize(handle), context)
+            total = hvd.size() * (hvd.size() - 1) / 2
+            expected = total if "op" in options else total / hvd.size()
+            assert torch.equal(reduced, torch.full_like(parameter, expected))
+            assert (reduced is parameter.grad) == ("compression" not in options)
+
+
+def test_the_functions_of_the_library() -> None:
+    assert hvd.mpi_ops._basics.rank() == hvd.rank()
+    assert hvd.mpi_ops._basics.size() == hvd.size()
+
+
 # ---- Adasum
 
 
@@ -150,6 +176,14 @@ def test_adasum_combines_steps() -> None:
             combined = hvd.allreduce(delta, name=f"expected.{number}", op=hvd.Adasum)
             torch.testing.assert_close(p.detach(), b + combined)
         assert_same_on_all_ranks(model.parameters())
+    optimizer.zero_grad()
+    backward(model)
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert isinstance(optimizer, hvd.optimizer._DistributedAdasumOptimizer)
+    handle, _ = optimizer._allreduce_grad_async(model[0].weight)
+    assert handle == optimizer._on_their_way[0].handle
+    optimizer.step()
+    assert_same_on_all_ranks(model.parameters())
     optimizer.synchronize()
     with pytest.raises(AssertionError), optimizer.skip_synchronize():
         pass

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from every_rank import change_places
 from models import assert_same_on_all_ranks, batch, flat, make_model
 
 import horovod.torch as hvd
@@ -77,12 +78,145 @@ def test_a_state_moves_between_worlds(name: str) -> None:
 
     twin.load_state_dict(weights)  # by the model, not through the optimizer: it is the parameters that count
     optimizer.load_state_dict(saved)
-    optimizer._size = hvd.size() + 1  # as if the world had changed since
     train(twin, optimizer, range(3, 6))
     assert torch.equal(flat(twin.parameters()), expected)
-    optimizer._size = hvd.size() + 1
-    with pytest.raises(RuntimeError, match="load_state_dict"):
-        optimizer.step()
+
+
+class Trainings:
+    """A divided optimizer and the plain one, side by side, with gradients that do not depend on the rank."""
+
+    def __init__(self, process_set: hvd.ProcessSet = hvd.global_process_set) -> None:
+        self.models = make_model(), make_model()
+        self.optimizer = ShardedOptimizer(make("Adam", self.models[0]), process_set=process_set)
+        self.plain = make("Adam", self.models[1])
+
+    def train(self, steps: range) -> None:
+        for step in steps:
+            for model, optimizer in zip(self.models, (self.optimizer, self.plain), strict=True):
+                optimizer.zero_grad()
+                model(batch(step, 0)).square().sum().backward()
+                optimizer.step()
+
+    def check(self) -> None:
+        mine, expected = (flat(model.parameters()) for model in self.models)
+        torch.testing.assert_close(mine, expected)
+
+
+@pytest.mark.usefixtures("places_are_given_back")
+def test_pieces_move_with_the_ranks() -> None:
+    """Nobody reloads the state. Also twice in a row, without a step in between, and where all stay."""
+    both = Trainings()
+    both.train(range(2))
+    change_places()
+    both.train(range(2, 4))
+    both.check()
+    saved = copy.deepcopy(both.plain.state_dict())
+    change_places()
+    change_places()
+    whole = both.optimizer.state_dict()
+    torch.testing.assert_close(whole["state"], saved["state"])
+    both.train(range(4, 6))
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")
+    both.train(range(6, 8))
+    both.check()
+
+
+@pytest.mark.usefixtures("places_are_given_back")
+def test_a_state_that_was_loaded_in_the_world_before() -> None:
+    both = Trainings()
+    both.train(range(2))
+    saved, weights = copy.deepcopy((both.plain.state_dict(), both.models[1].state_dict()))
+    both.train(range(2, 3))
+    for model, optimizer in zip(both.models, (both.optimizer, both.plain), strict=True):
+        model.load_state_dict(weights)
+        optimizer.load_state_dict(copy.deepcopy(saved))
+    change_places()
+    both.train(range(2, 4))
+    both.check()
+
+
+@pytest.mark.usefixtures("places_are_given_back")
+def test_a_newcomer_takes_over_and_a_lost_piece_is_named() -> None:
+    both = Trainings()
+    both.train(range(2))
+    change_places()
+    if hvd.rank() == 0:
+        both.optimizer = ShardedOptimizer(make("Adam", both.models[0]))  # what a new process has
+    both.models[0].zero_grad()
+    with pytest.raises(RuntimeError, match="pieces of its state are lost"):
+        both.optimizer.step()
+    both.optimizer.load_state_dict(both.plain.state_dict())
+    both.train(range(2, 4))
+    both.check()
+
+
+@pytest.mark.usefixtures("places_are_given_back")
+def test_a_step_that_failed_halfway(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = Trainings()
+    both.train(range(2))
+
+    def fail() -> None:
+        raise hvd.HorovodInternalError("a peer was lost")
+
+    if hvd.rank() == 1:
+        monkeypatch.setattr(both.optimizer, "_gather", fail)
+        with pytest.raises(hvd.HorovodInternalError):
+            both.optimizer.step()
+        monkeypatch.undo()
+        hvd.shutdown()
+    else:
+        with pytest.raises(hvd.HorovodInternalError):
+            both.optimizer.step()
+        hvd.shutdown()
+    hvd.init(process_sets="dynamic")
+    with pytest.raises(RuntimeError, match="failed halfway on rank"):
+        both.optimizer.step()
+
+
+@pytest.mark.usefixtures("places_are_given_back")
+def test_a_process_set_in_another_world() -> None:
+    members = hvd.add_process_set(range(1, hvd.size()))
+    both = Trainings(members)
+    both.train(range(2))
+    change_places()
+    with pytest.raises(ValueError, match="add it again"):
+        both.optimizer.step()
+    hvd.add_process_set(members)
+    both.optimizer.load_state_dict(both.plain.state_dict())
+    both.train(range(2, 4))
+    both.check()
+    hvd.remove_process_set(members)
+
+
+def test_a_state_that_some_ranks_loaded() -> None:
+    both = Trainings()
+    saved = Trainings()
+    saved.train(range(1))
+    if hvd.rank() == 0:
+        both.optimizer.load_state_dict(saved.plain.state_dict())
+    with pytest.raises(RuntimeError, match="only rank 0 of"):
+        both.optimizer.step()
+
+
+def test_the_root_has_no_state_yet() -> None:
+    """Then nobody has: a rank that loaded one forgets it."""
+    both, other = Trainings(), Trainings()
+    other.train(range(1))
+    if hvd.rank() == 1:
+        both.optimizer.load_state_dict(other.plain.state_dict())
+    hvd.broadcast_optimizer_state(both.optimizer, root_rank=0)
+    both.train(range(2))
+    both.check()
+
+
+def test_a_rank_alone_asks_for_the_state_that_it_loaded() -> None:
+    """As one does that resumes from a file while the others wait for it elsewhere."""
+    both, other = Trainings(), Trainings()
+    other.train(range(1))
+    if hvd.rank() == 1:
+        both.optimizer.load_state_dict(other.plain.state_dict())
+        torch.testing.assert_close(both.optimizer.state_dict(), other.plain.state_dict())
 
 
 def test_each_rank_has_its_part_of_the_state() -> None:

@@ -17,6 +17,7 @@ from typing import TypeAlias
 import torch
 
 from horovod._generic.handles import handles
+from horovod._native.library import world_failure
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch.compression.wire import Operation
 
@@ -110,7 +111,7 @@ class Exchanges:
         if self._world == handles.world:
             return
         for exchange in self._queue.values():
-            exchange.fail(HorovodInternalError("Horovod was shut down during the exchange"))
+            exchange.fail(HorovodInternalError("Horovod was shut down during the exchange", origin=world_failure()))
         self._queue, self._world = {}, handles.world
 
 

@@ -8,10 +8,9 @@ Thread rule: any thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
+from horovod._generic.handles import Pending
 from horovod._generic.reduce_ops import Sum
 from horovod._generic.submission import id_of
 from horovod._native import operations
@@ -24,31 +23,25 @@ from horovod.torch.tensors import TorchTensors
 _tensors = TorchTensors()
 
 
-class Operation:
+class Operation(Pending):
     """A collective in flight, and its memory."""
 
-    __slots__ = ("_memory", "_native", "_result")
-
-    def __init__(self, native: int, memory: object, result: Callable[[int], torch.Tensor]) -> None:
-        self._native = native
-        self._memory = memory
-        self._result = result
+    __slots__ = ()
 
     def is_done(self) -> bool:
         """Whether `take` will not block, be it because the operation is no more."""
-        return bool(library().hvd_poll(self._native) != 0)
+        return operations.is_over(self.native)
 
     def wait_for(self, seconds: float) -> None:
         """Wait until it is done or the time is over; what came of it, `take` says."""
-        library().hvd_wait(self._native, seconds)
+        library().hvd_wait(self.native, seconds)
 
     def take(self) -> torch.Tensor:
         """The result of an operation that is done; raises if it failed."""
-        try:
-            operations.wait(self._native)
-            return self._result(self._native)
-        finally:
-            operations.release(self._native)
+        self.wait()
+        result: torch.Tensor = self.take_result()
+        self.release()
+        return result
 
 
 def _submit(
@@ -72,7 +65,8 @@ def _submit(
         output = _tensors.adopt(operations.take_result(native, 0), host_source) if target is None else target
         return output.to(device)
 
-    return Operation(operations.submit([request], False), (view, target_view), result)
+    memory = (view, target_view)
+    return Operation(operations.submit([request], False, memory), memory, result)
 
 
 def allreduce(

@@ -106,6 +106,7 @@ class StrategyMethods(ParallelStrategy):
             raise ValueError(
                 "sync_batchnorm=True needs torch.distributed; with HorovodStrategy use hvd.SyncBatchNorm in the model"
             )
+        self.set_world_ranks()  # the world may be another one than when this strategy was made
         super().setup(trainer)
         assert self.lightning_module is not None
         state = self.lightning_module.state_dict()

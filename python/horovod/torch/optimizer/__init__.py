@@ -15,6 +15,7 @@ import torch
 
 from horovod._generic.objects import broadcast_object
 from horovod._generic.reduce_ops import Adasum, Average
+from horovod._native import elastic
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import mpi_ops
 from horovod.torch.compression import Compression, is_reducing
@@ -25,6 +26,10 @@ from horovod.torch.optimizer.sending import Wire
 from horovod.torch.optimizer.sharded import ShardedOptimizer
 
 Methods = TypeVar("Methods", DistributedMethods, AdasumMethods)
+
+# Under these names libraries ask whether an optimizer is wrapped.
+_DistributedOptimizer = DistributedMethods
+_DistributedAdasumOptimizer = AdasumMethods
 
 
 def DistributedOptimizer(  # noqa: N802
@@ -53,7 +58,8 @@ def DistributedOptimizer(  # noqa: N802
         raise ValueError(f"backward_passes_per_step must be positive, not {backward_passes_per_step}")
     is_reducing(compression)  # only to complain about a class that wants an object
     check_groups(groups)
-    if op == Adasum and mpi_ops.is_initialized() and mpi_ops.size() > 1:
+    may_have_others = mpi_ops.is_initialized() and (mpi_ops.size() > 1 or elastic.is_worker())
+    if op == Adasum and may_have_others:
         return _adasum_optimizer(optimizer, named_parameters, compression, backward_passes_per_step, process_set)
     names = name_parameters(optimizer, named_parameters)
     wire = Wire(
@@ -99,6 +105,8 @@ def _agree_on_groups(
         mine = split_evenly([names[each] for each in parameters_of(optimizer) if each.requires_grad], groups)
     else:
         mine = [[names[each] for each in group if each in names] for group in groups]
+    if elastic.is_worker():
+        return mine  # a worker that joins is alone here: the others train, and cannot take part in a broadcast
     first = (process_set.ranks or [0])[0]
     agreed: list[list[str]] = broadcast_object(mine, first, "optimizer.groups", process_set)
     return agreed

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from horovod._generic.handles import handles
 from horovod._generic.reduce_ops import Adasum
 from horovod.common.process_sets import ProcessSet
 from horovod.torch import mpi_ops
@@ -61,6 +62,14 @@ class AdasumMethods(torch.optim.Optimizer):
             )
             hooks.append(hook)
         weakref.finalize(self, _remove, hooks).atexit = False
+        handles.when_restarted(self._leave_world)
+
+    def _leave_world(self) -> None:
+        """A new world has been formed: nothing of the old one is under way any more, and its handles mean nothing."""
+        for parameter in self._on_their_way:
+            parameter.left = self.backward_passes_per_step
+            parameter.handle = 0
+            parameter.small = parameter.tensor
 
     def _send(self, parameter: _Parameter) -> None:
         """Step for this parameter alone, and start the reduction of what that changes."""
@@ -84,6 +93,13 @@ class AdasumMethods(torch.optim.Optimizer):
         parameter.handle = mpi_ops.allreduce_async_(
             parameter.small, None, parameter.name, Adasum, process_set=self.process_set
         )
+
+    def _allreduce_grad_async(self, p: torch.Tensor) -> tuple[int, Any]:
+        """Start to reduce the step of a parameter, as backward does, and return its handle and what decompression
+        needs. `step()` waits for it."""
+        (parameter,) = [each for each in self._on_their_way if each.tensor is p]
+        self._send(parameter)
+        return parameter.handle, parameter.context
 
     def synchronize(self) -> None:
         """Nothing: what travels are steps, not gradients."""

@@ -13,12 +13,14 @@ from typing import Any
 import torch
 
 from horovod.common.process_sets import ProcessSet
+from horovod.torch import mpi_ops
+from horovod.torch.grad_scaler import unscaling_code
 from horovod.torch.optimizer.names import Names, parameters_of
 from horovod.torch.optimizer.reducer import Reducer
 from horovod.torch.optimizer.sending import Wire
 
 # Where a GradScaler looks at an optimizer's gradients.
-_UNSCALING = getattr(getattr(torch.amp.GradScaler, "_unscale_grads_", None), "__code__", None)
+_UNSCALING = unscaling_code()
 
 
 class DistributedMethods(torch.optim.Optimizer):
@@ -59,11 +61,13 @@ class DistributedMethods(torch.optim.Optimizer):
     def synchronize(self) -> None:
         """Wait until the gradients of all ranks are reduced; then `p.grad` holds the result.
 
-        Called by `step()`. Call it yourself to change gradients before the step, which then goes in
+        Usually that is so when backward returns, and nothing is left to do. Where some rank did not use all parameters,
+        or HOROVOD_TORCH_WAIT_IN_STEP is set, call it to change gradients before the step. That one then goes in
         `with optimizer.skip_synchronize(): optimizer.step()`.
         """
         if self._reducer is not None:
-            self._reducer.finish()
+            if not self._reducer.take():
+                self._reducer.finish()
             self._synchronized = True
 
     @contextmanager
@@ -91,6 +95,29 @@ class DistributedMethods(torch.optim.Optimizer):
         finally:
             reducer.paused = before
 
+    def _allreduce_grad_async(self, p: torch.Tensor) -> tuple[int | Callable[[], Any], Any]:
+        """Start to reduce the gradient of a parameter, and return a handle and what decompression needs.
+
+        Backward does this by itself. It is here for libraries that know a wrapped optimizer by it, or start a reduction
+        of their own. Of a sparse gradient, or one that the compression reduces itself, the handle is a function: call
+        it to wait for the result.
+        """
+        if p.grad is None:
+            p.grad = torch.zeros_like(p, requires_grad=False)
+        name, wire = self._parameter_names[p], self._wire
+        grad = p.grad
+        if grad.layout != torch.strided:
+            if not wire.sparse_as_dense:
+                return mpi_ops.sparse_allreduce_async(grad, name, wire.op, wire.process_set), None
+            grad = grad.to_dense()
+        factors = wire.prescale_factor, wire.postscale_factor
+        start = getattr(wire.compression, "reduce_async", None)
+        if start is not None:
+            return start(grad, name, wire.op, wire.process_set, *factors), None
+        with torch.no_grad():
+            small, context = wire.compression.compress(grad)
+        return mpi_ops.allreduce_async_(small.contiguous(), None, name, wire.op, *factors, wire.process_set), context
+
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Reduce after that many backward passes from now on."""
         if passes <= 0:
@@ -98,6 +125,12 @@ class DistributedMethods(torch.optim.Optimizer):
         self.backward_passes_per_step = passes
         if self._reducer is not None:
             self._reducer.set_passes(passes)
+
+    def _take(self) -> None:
+        """What is reduced is used by a step now."""
+        if self._reducer is not None:
+            self._reducer.take()
+        self._synchronized = self._synchronized_for_scaler = False
 
     # ---- the optimizer's own methods
 
@@ -107,8 +140,11 @@ class DistributedMethods(torch.optim.Optimizer):
         With a closure they are reduced after each call of it.
         """
         if self._reducer is None or not self._should_synchronize:
-            self._synchronized = self._synchronized_for_scaler = False
-            return super().step(closure)
+            self._take()
+            result = super().step(closure)
+            if closure is not None:
+                self._take()
+            return result
         if closure is not None:
             wanted = closure
 
@@ -117,8 +153,8 @@ class DistributedMethods(torch.optim.Optimizer):
                 self.synchronize()
                 return loss
 
-        elif not (self._synchronized_for_scaler and not self._reducer.has_news):
-            if self._synchronized and not self._reducer.has_news:
+        elif not self._synchronized_for_scaler or self._reducer.has_news or self._reducer.is_final:
+            if self._synchronized and not self._reducer.has_news and not self._reducer.is_final:
                 warnings.warn(
                     "optimizer.step() was called after optimizer.synchronize(), so gradients are reduced twice; use "
                     "`with optimizer.skip_synchronize(): optimizer.step()` after a synchronize() of your own",
@@ -197,7 +233,7 @@ class DistributedMethods(torch.optim.Optimizer):
         return groups
 
     def _synchronize_for_scaler(self, reducer: Reducer) -> None:
-        if self._should_synchronize and (reducer.has_news or not self._synchronized):
+        if self._should_synchronize and not reducer.is_final and (reducer.has_news or not self._synchronized):
             self.synchronize()
             self._synchronized_for_scaler = True
 

@@ -18,8 +18,10 @@ from horovod._generic.objects import broadcast_object
 from horovod._generic.reduce_ops import Average, Max, Sum
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import mpi_ops
+from horovod.torch.grad_scaler import unscaling_code
 from horovod.torch.optimizer import shards
 from horovod.torch.optimizer.names import name_parameters
+from horovod.torch.optimizer.resharding import Has, Holding, Place, Verdict, exchange, gather_entries, judge
 from horovod.torch.optimizer.shards import ShardedBucket, divide
 
 # Those that treat every element of a parameter by itself, so that pieces give the same result as the whole.
@@ -38,7 +40,7 @@ _ELEMENTWISE = {
 }
 # State that belongs to a parameter as a whole, in these.
 _WHOLE = {"eta", "mu", "mu_product", "step"}
-_UNSCALING = getattr(getattr(torch.amp.GradScaler, "_unscale_grads_", None), "__code__", None)
+_UNSCALING = unscaling_code()
 
 
 class ShardedOptimizer(torch.optim.Optimizer):
@@ -67,19 +69,18 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._op = op
         self.process_set = process_set
         self._loaded: dict[str, Any] | None = None  # until the next step: the world may change before
+        self._steps = 0  # of the inner optimizer, since a state was loaded
+        self._is_torn = False  # a step has changed the state, and not all of the parameters
+        self._settled_in: Place | None = None  # where all ranks last agreed on who has what
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._divide()
 
     def _divide(self) -> None:
         """Cut the parameters for the world as it is, and make an inner optimizer without state."""
-        member = bool(self.process_set.included())
-        size, rank = (self.process_set.size(), self.process_set.rank()) if member else (1, 0)
-        if size is None or rank is None:
-            raise ValueError(f"{self.process_set} is not registered")
-        self._size = size
+        self._place = Place.now(self.process_set)
         self._reduced = False  # the shards have the gradients of this step
         wanted = [[each for each in group["params"] if each.requires_grad] for group in self.param_groups]
-        self._divided = divide(wanted, rank, size, shards.BUCKET_BYTES)
+        self._divided = divide(wanted, self._place.rank, self._place.size, shards.BUCKET_BYTES)
         accepted = inspect.signature(self._class.__init__).parameters
         options = {name: value for name, value in self._options.items() if name in accepted}
         groups = [
@@ -96,17 +97,53 @@ class ShardedOptimizer(torch.optim.Optimizer):
     def _buckets(self) -> list[ShardedBucket]:
         return [bucket for buckets in self._divided for bucket in buckets]
 
-    def _check_world(self) -> None:
-        size = self.process_set.size() if self.process_set.included() else 1
-        if size == self._size:
+    @property
+    def _size(self) -> int:
+        return self._place.size
+
+    # ---- the world
+
+    def _settle(self) -> None:
+        """Have the piece of the state that belongs to this rank of this world. Collective once per world."""
+        place = Place.now(self.process_set)
+        if place == self._settled_in:
             return
-        if self._loaded is None:
-            raise RuntimeError(
-                f"the world has {size} ranks now and had {self._size} when the optimizer's state was divided; call "
-                "load_state_dict with a state_dict() of before"
-            )
+        holdings = exchange(self._holding(), place, self.process_set)
+        verdict = judge(holdings)
+        if verdict is Verdict.MOVE:
+            self._move(holdings)
+        elif verdict is Verdict.CUT:
+            self._divide()
+            if self._loaded is not None:
+                self._load_inner(self._loaded)
+        self._reduced = False
+        self._place = self._settled_in = place
+
+    def _holding(self) -> Holding:
+        if self._is_torn:
+            has = Has.TORN
+        elif self._loaded is not None and self._loaded["state"]:
+            has = Has.ALL
+        else:
+            has = Has.PIECE if self._inner.state and self._loaded is None else Has.NOTHING
+        return Holding(has, self._place.rank, self._place.size, self._steps)
+
+    def _move(self, holdings: list[Holding]) -> None:
+        """Take over the pieces of the state that belong to this rank now, from those who had them."""
+        old_buckets, old_inner = self._buckets, self._inner
+        has_piece = self._holding().has is Has.PIECE
         self._divide()
-        self._load_inner(self._loaded)
+        packed = self._inner.state_dict()
+        for number, (old, new) in enumerate(zip(old_buckets, self._buckets, strict=True)):
+            mine = old_inner.state.get(old.shard, {}) if has_piece else None
+            entries = gather_entries(mine, holdings, self.process_set, f"{new.name}.move")
+            packed["state"][number] = {
+                key: new.cut(torch.cat(parts)) if _is_piece(key, parts[0]) else parts[0]
+                for key, parts in entries.items()
+            }
+        packed["state"] = {number: state for number, state in packed["state"].items() if state}
+        self._inner.load_state_dict(packed)
+        self._loaded, self._steps = None, next(each.steps for each in holdings if each.has is Has.PIECE)
 
     # ---- stepping
 
@@ -116,16 +153,18 @@ class ShardedOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._check_world()
+        self._settle()
         self._reduce()
         for group, inner in zip(self.param_groups, self._inner.param_groups, strict=True):
             inner.update(self._options_of(group))
         for bucket in self._buckets:
             bucket.load_shard()
+        self._is_torn, self._loaded = True, None
         self._inner.step()
         self._gather()
+        self._steps += 1
+        self._is_torn = False
         self._forget_shards()
-        self._loaded = None
         return loss
 
     def _reduce(self) -> None:
@@ -181,7 +220,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
         Collective. After it `step()` does not reduce again; `zero_grad()` or `step()` end that.
         """
-        self._check_world()
+        self._settle()
         self._reduce()
         grads = [bucket.shard.grad for bucket in self._buckets if bucket.shard.grad is not None]
         square = torch.stack([grad.float().square().sum() for grad in grads]).sum()
@@ -195,7 +234,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
     # A GradScaler looks at the local gradients for infinities; all ranks must come to the same conclusion.
     def _get_param_groups(self) -> list[dict[str, Any]]:
         groups: list[dict[str, Any]] = self.__dict__["param_groups"]
-        if sys._getframe(1).f_code is _UNSCALING and self._size > 1:
+        if sys._getframe(1).f_code is _UNSCALING and Place.now(self.process_set).size > 1:
             grads = [each.grad for group in groups for each in group["params"] if each.grad is not None]
             finite = all(bool(torch.isfinite(grad).all()) for grad in grads)
             flag = torch.tensor([0.0 if finite else 1.0])
@@ -211,9 +250,16 @@ class ShardedOptimizer(torch.optim.Optimizer):
     # ---- state
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state, in the format of the plain optimizer. Collective: all ranks of the set call it."""
-        self._check_world()
+        """The whole state, in the format of the plain optimizer.
+
+        Collective, all ranks of the set call it, unless a state was loaded since the last step or there is none yet.
+        """
         packed = super().state_dict()
+        if self._loaded is not None:
+            return {**packed, "state": dict(self._loaded["state"])}
+        if not self._inner.state:
+            return packed
+        self._settle()
         numbers = self._numbers()
         for bucket in self._buckets:
             pieces = self._inner.state.get(bucket.shard, {})
@@ -230,21 +276,30 @@ class ShardedOptimizer(torch.optim.Optimizer):
         return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state in the format of the plain optimizer, from a world of any size. Every rank passes the whole."""
+        """Load a state in the format of the plain optimizer, from a world of any size. Every rank passes the whole.
+
+        Where the world has changed since the last step, each rank takes its piece at the next one.
+        """
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
         self._load_inner(state_dict)
-        self._loaded = state_dict
+        self._loaded, self._steps, self._is_torn = state_dict, 0, False
         self._forget_shards()
 
     def broadcast_state(self, root_rank: int) -> None:
-        """Take over the options of `root_rank`, and the state if it has loaded one since its last step. Collective."""
+        """Take over the options of `root_rank`, and its state if it has loaded one or has none yet. Collective.
+
+        Once it has stepped, its state is divided among all ranks, which keep their pieces.
+        """
         is_root = mpi_ops.rank() == root_rank
-        mine = (self._loaded, [self._options_of(group) for group in self.param_groups]) if is_root else None
-        loaded, options = broadcast_object(mine, root_rank, "sharded.state")
+        mine = None
+        if is_root:
+            whole = self._loaded if self._loaded is not None or self._inner.state else {"state": {}}
+            mine = whole, [self._options_of(group) for group in self.param_groups]
+        whole, options = broadcast_object(mine, root_rank, "sharded.state")
         if is_root:
             return
-        if loaded is not None:
-            self.load_state_dict(loaded)
+        if whole is not None:
+            self.load_state_dict({**whole, "param_groups": super().state_dict()["param_groups"]})
         for group, roots in zip(self.param_groups, options, strict=True):
             group.update(roots)
 

@@ -44,6 +44,13 @@ class ShardedBucket:
         """This rank's piece of a flat vector."""
         return flat[self._first : self._first + self.length]
 
+    def cut(self, flat: torch.Tensor) -> torch.Tensor:
+        """This rank's piece of a flat vector that may be padded for another number of ranks."""
+        piece = torch.zeros(self.length, dtype=flat.dtype)
+        owned = flat[self._first : min(self._first + self.length, self._total)]
+        piece[: len(owned)].copy_(owned)
+        return piece
+
     def load_shard(self) -> None:
         """Take the values of this rank's piece from the parameters, whoever changed them."""
         stop = self._first + self.length

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import torch
-from torch.autograd.function import BackwardCFunction
 
 # The first bucket is small, so that communication starts soon after backward; the others are large enough that their
 # number does not matter, and small enough that little is left when backward ends.
 FIRST_BUCKET_BYTES = 1 << 20
 BUCKET_BYTES = 16 << 20
-
-_FUNCTION_IN_BACKWARD = BackwardCFunction.apply.__code__
 
 
 class Slot:
@@ -34,11 +30,17 @@ class Slot:
         self.sparse = False  # its gradient has been sparse before
         self.finish: Callable[[], None] | None = None  # what is to be done once the reduction is done
 
+    def text(self) -> str:
+        """How messages speak of the parameter: a name that was made of its place says little by itself."""
+        if ".noname." not in self.name:
+            return self.name
+        return f"{self.name} (a parameter of shape {tuple(self.parameter.shape)})"
+
 
 class Bucket:
     """Slots that are submitted together, once the gradient of each is there."""
 
-    __slots__ = ("count", "grads", "grouped", "ready", "sent", "slots", "version")
+    __slots__ = ("count", "grads", "grouped", "ready", "sent", "slots")
 
     def __init__(self, slots: Sequence[Slot], grouped: bool = False) -> None:
         self.slots = slots
@@ -47,7 +49,11 @@ class Bucket:
         self.ready: list[Slot] = []
         self.sent: list[Slot] = []  # not all of them if a backward ended without the others
         self.grads: list[torch.Tensor] = []  # of those that are sent, kept until they are reduced
-        self.version = 0  # of the first of these when it was sent
+
+    def unsent(self, ready: Container[Slot]) -> list[Slot]:
+        """Those of its slots that are ready and have not been sent, in the order of their requests."""
+        sent = set(self.sent)
+        return [slot for slot in self.slots if slot in ready and slot not in sent]
 
     def reset(self) -> None:
         """Back to the beginning of a step."""
@@ -57,23 +63,13 @@ class Bucket:
 
 
 class LearningBucket(Bucket):
-    """Where all slots are in the first step: notes the order in which gradients become ready, and is never full."""
+    """Where all slots are in the first step: notes the order in which gradients become ready, and is never full.
+
+    They are sent at the end of backward, from buckets that were made for this step.
+    """
 
     def __init__(self) -> None:
         super().__init__([])  # a count of 0 is never reached
-
-
-def is_nested() -> bool:
-    """Whether this hook runs in a backward inside another one, as re-entrant checkpointing starts them.
-
-    There a parameter's gradient may become ready several times in one backward of the user.
-    """
-    frame = sys._getframe(1).f_back
-    while frame is not None:
-        if frame.f_code is _FUNCTION_IN_BACKWARD:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def cut(slots: Sequence[Slot]) -> list[list[Slot]]:
@@ -87,3 +83,21 @@ def cut(slots: Sequence[Slot]) -> list[list[Slot]]:
         stretches[-1].append(slot)
         room -= slot.parameter.numel() * slot.parameter.element_size()
     return stretches
+
+
+def make_buckets(slots: Sequence[Slot], ready: Sequence[Slot], groups: Sequence[Sequence[str]]) -> list[Bucket]:
+    """Cut the slots into buckets in the order in which they became ready; those that did not come last.
+
+    `groups` holds names; each group is a bucket.
+    """
+    by_name = {slot.name: slot for slot in slots}
+    members = [[by_name[name] for name in group if name in by_name] for group in groups]
+    grouped = {slot for group in members for slot in group}
+    known = set(ready)
+    early = [slot for slot in ready if slot not in grouped]
+    late = [slot for slot in slots if slot not in known and slot not in grouped]
+    buckets = [Bucket(group, grouped=True) for group in members if group]
+    buckets += [Bucket(stretch) for part in (early, late) for stretch in cut(part)]
+    for index, slot in enumerate(slot for bucket in buckets for slot in bucket.slots):
+        slot.index = index
+    return buckets

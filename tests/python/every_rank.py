@@ -59,3 +59,29 @@ def numbered_anew(one_test_at_a_time: None, request: pytest.FixtureRequest) -> I
     hvd.barrier()
     hvd.shutdown()
     hvd.init(process_sets="dynamic")
+
+
+_PLACE = [f"HOROVOD_{name}" for name in ("RANK", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME")]
+
+
+def change_places() -> None:
+    """Form a world of the same size in which every process has the place of the next one, as after an elastic change.
+
+    For tests that use `places_are_given_back`.
+    """
+    places = hvd.allgather_object({name: os.environ[name] for name in _PLACE if name in os.environ})
+    os.environ.update(places[(hvd.rank() + 1) % hvd.size()])
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")
+
+
+@pytest.fixture
+def places_are_given_back(one_test_at_a_time: None, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Ranks are those of before after the test."""
+    before = {name: os.environ[name] for name in _PLACE if name in os.environ}
+    yield
+    os.environ.update(before)
+    if request.session.stash.get(failed, False):
+        return
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")

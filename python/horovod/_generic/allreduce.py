@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from horovod._generic.compression import Compressor, NoneCompressor
 from horovod._generic.handles import Pending, handles
+from horovod._generic.process_sets import ProcessSet, global_process_set
 from horovod._generic.reduce_ops import Adasum, choose_reduce_op
 from horovod._generic.submission import Reduction, Submission
 from horovod._generic.tensors import T
 from horovod._native.abi import WORLD_SET, Kind
-from horovod.common.process_sets import ProcessSet, global_process_set
 
 
 class Allreduce(Submission[T]):

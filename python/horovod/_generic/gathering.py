@@ -7,12 +7,12 @@ from typing import Any
 
 from horovod._generic.compression import Compressor, NoneCompressor
 from horovod._generic.handles import Pending, handles
+from horovod._generic.process_sets import ProcessSet, global_process_set
 from horovod._generic.reduce_ops import Average
 from horovod._generic.submission import Reduction, Submission, called
 from horovod._generic.tensors import T
 from horovod._native.abi import Kind
 from horovod._native.operations import received_splits, take_result
-from horovod.common.process_sets import ProcessSet, global_process_set
 
 
 class Gathering(Submission[T]):

@@ -5,8 +5,11 @@ Thread rule: any thread. Dict operations and `next()` are atomic, so there is no
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable
+import sys
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from horovod._native import operations
@@ -30,13 +33,32 @@ class Pending:
         """Whether `wait` would return at once."""
         return operations.is_done(self.native)
 
+    def is_over(self) -> bool:
+        """Whether the engine has done with the memory, also because the operation's world has ended."""
+        try:
+            return self.is_done()
+        except ValueError:
+            return True
+
     def take_result(self) -> Any:
         """What `synchronize` returns; after `wait`, once."""
         return self._result(self.native)
 
     def release(self) -> None:
         """Let the engine forget the operation."""
-        operations.release(self.native)
+        native, self.native = self.native, 0
+        operations.release(native)
+
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        # Lost by an exception between two steps of the caller: the engine may still use the memory.
+        native = getattr(self, "native", 0)  # not there if the exception came before __init__ had set it
+        # When the interpreter ends, the world has ended before, and the modules that are used below may be gone.
+        if not native or is_exiting():
+            return
+        if operations.is_over(native):
+            operations.release(native)
+        else:
+            operations.keep(native, self.memory)
 
 
 class Handles:
@@ -46,6 +68,7 @@ class Handles:
         self._numbers = itertools.count(1)
         self._pending: dict[int, Pending] = {}
         self.world = 0  # counts the worlds of this process: who keeps something of one can tell when it is over
+        self._listeners: list[weakref.WeakMethod[Callable[[], None]]] = []
 
     def next_number(self) -> int:
         """The number of the next operation: its handle, and its name if the user gives none."""
@@ -60,11 +83,11 @@ class Handles:
         """Wait for an operation that was just submitted and return its result."""
         try:
             pending.wait()
-        except Exception:
-            pending.release()
-            raise
         except BaseException:
-            self._pending[number] = pending  # interrupted: the engine may still use the memory
+            if pending.is_over():
+                pending.release()
+            else:
+                self._pending[number] = pending  # interrupted, by whatever exception: the engine uses the memory
             raise
         result = pending.take_result()
         pending.release()
@@ -90,6 +113,8 @@ class Handles:
         try:
             pending.wait()
         except Exception:
+            if not pending.is_over():
+                raise  # an exception of a signal's handler: it can be synchronised again
             if self._pending.pop(handle, None) is None:
                 return None  # another thread synchronised it meanwhile
             pending.release()
@@ -100,13 +125,38 @@ class Handles:
         pending.release()
         return result
 
-    def restart(self) -> None:
-        """Forget everything of the world before and number from 1 again; called when a new world has been formed."""
-        for pending in self._pending.values():
-            pending.release()
-        self._pending.clear()
-        self._numbers = itertools.count(1)
-        self.world += 1
+    @contextlib.contextmanager
+    def new_world(self, is_formed: Callable[[], bool]) -> Iterator[None]:
+        """Number from 1 again, in a world that is formed inside; once it is, forget the operations of the one before.
+
+        Operations that other threads submit as soon as the world is there belong to it. The memory of those before must
+        stay until then, because their world may still be ending. If none is formed, all is as it was.
+        """
+        self.world += 1  # first: what has not been submitted to the world before must not be any more
+        numbers, pending = self._numbers, self._pending
+        self._numbers, self._pending = itertools.count(1), {}
+        try:
+            yield
+        finally:
+            if is_formed():
+                for each in list(pending.values()):
+                    each.release()
+                self._tell_listeners()
+            else:
+                self._numbers, self._pending = numbers, pending
+
+    def when_restarted(self, call: Callable[[], None]) -> None:
+        """Call this bound method whenever a new world has been formed, for as long as its object lives.
+
+        For objects that keep something of a world and must not hold on to it in the next one.
+        """
+        self._listeners.append(weakref.WeakMethod(call, self._listeners.remove))
+
+    def _tell_listeners(self) -> None:
+        for listener in list(self._listeners):
+            call = listener()
+            if call is not None:
+                call()
 
 
 handles = Handles()

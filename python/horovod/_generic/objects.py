@@ -10,12 +10,12 @@ from typing import Any
 import cloudpickle
 
 from horovod._generic.collectives import Collectives
+from horovod._generic.process_sets import ProcessSet, global_process_set
 from horovod._generic.reduce_ops import Max
 from horovod._generic.tensors import Tensors
 from horovod._native.abi import DType
 from horovod._native.library import checked, library
 from horovod._native.operations import EngineMemory, TensorView
-from horovod.common.process_sets import ProcessSet, global_process_set
 
 _Buffer = ctypes.Array[Any]
 _DTYPES = {c_ubyte: DType.UINT8, c_int64: DType.INT64}

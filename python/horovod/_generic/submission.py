@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple
 
 from horovod._generic.handles import Pending, handles
+from horovod._generic.process_sets import ProcessSet
 from horovod._generic.tensors import T, Tensors
 from horovod._native import operations
-from horovod._native.abi import Kind
+from horovod._native.abi import Kind, Request
+from horovod._native.exceptions import HorovodInternalError
 from horovod._native.operations import TensorView
-from horovod.common.exceptions import HorovodInternalError
-from horovod.common.process_sets import ProcessSet
 
 
 class Reduction(NamedTuple):
@@ -102,7 +102,19 @@ class Submission(Generic[T]):
             )
             for i, source in enumerate(sources)
         ]
-        return number, self._tensors.start(requests, wait_follows, sources, targets, result)
+        return number, self._start(requests, wait_follows, sources, targets, result)
+
+    def _start(
+        self,
+        requests: Sequence[Request],
+        wait_follows: bool,
+        sources: Sequence[TensorView],
+        targets: Sequence[TensorView] | None,
+        result: Callable[[int], Any],
+    ) -> Pending:
+        """Hand the requests to the engine. Overridden where the elements may not be in memory yet."""
+        memory = (sources, targets)
+        return Pending(operations.submit(requests, wait_follows, memory), memory, result)
 
     def _signal(self, kind: Kind, name: str, process_set_id: int, result: Callable[[int], Any]) -> Any:
         """Run an operation without tensors."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from horovod._generic.handles import Pending
-from horovod._native import operations
-from horovod._native.abi import Request
 from horovod._native.operations import EngineMemory, TensorView
 
 T = TypeVar("T")
@@ -44,14 +41,3 @@ class Tensors(ABC, Generic[T]):
     @abstractmethod
     def make_splits(self, received: Sequence[int], like: Any) -> T:
         """The received splits as an int32 tensor where `like`, the argument `splits`, is; in host memory if None."""
-
-    def start(
-        self,
-        requests: Sequence[Request],
-        wait_follows: bool,
-        sources: Sequence[TensorView],
-        targets: Sequence[TensorView] | None,
-        result: Callable[[int], Any],
-    ) -> Pending:
-        """Hand the requests to the engine, now or as soon as the tensors' elements are where the views say."""
-        return Pending(operations.submit(requests, wait_follows), (sources, targets), result)

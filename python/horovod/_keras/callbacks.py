@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -247,11 +247,49 @@ class BestModel(HorovodCallback):
         self.filepath = None
 
 
+class Callbacks(NamedTuple):
+    """The public classes for one Keras. Its BestModelCheckpoint is not among them: the arguments differ."""
+
+    BroadcastGlobalVariablesCallback: Any
+    MetricAverageCallback: Any
+    LearningRateScheduleCallback: Any
+    LearningRateWarmupCallback: Any
+
+
+def callbacks_for(keras: ModuleType, module: str) -> Callbacks:
+    """Derive the callbacks from those of the given Keras. `module` is where scripts find them."""
+    base: Any = keras.callbacks.Callback
+
+    class BroadcastGlobalVariablesCallback(BroadcastGlobalVariables, base):  # type: ignore[misc]
+        """Makes all ranks start from the root's model and optimizer, after the first batch. Needed for equal models."""
+
+    class MetricAverageCallback(MetricAverage, base):  # type: ignore[misc]
+        """Averages the metrics of every epoch over all ranks. Put it before callbacks that read them."""
+
+    class LearningRateScheduleCallback(LearningRateSchedule, base):  # type: ignore[misc]
+        """Multiplies the learning rate by a function of the epoch, from `start_epoch` to before `end_epoch`."""
+
+    class LearningRateWarmupCallback(LearningRateWarmup, base):  # type: ignore[misc]
+        """Raises the learning rate from that of one rank to `initial_lr` over the first epochs."""
+
+    made = Callbacks(
+        BroadcastGlobalVariablesCallback,
+        MetricAverageCallback,
+        LearningRateScheduleCallback,
+        LearningRateWarmupCallback,
+    )
+    for each in made:
+        each.keras, each.__module__, each.__qualname__ = keras, module, each.__name__
+    return made
+
+
 __all__ = [
     "BestModel",
     "BroadcastGlobalVariables",
+    "Callbacks",
     "HorovodCallback",
     "LearningRateSchedule",
     "LearningRateWarmup",
     "MetricAverage",
+    "callbacks_for",
 ]

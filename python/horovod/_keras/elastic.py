@@ -5,10 +5,13 @@ Thread rule: the thread that trains.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from horovod._keras.backend import module_for
-from horovod._keras.variables import build_optimizer, keras_of, read, variables_of
+from horovod._keras.variables import build_optimizer, inner_optimizer, keras_of, read, variables_of
 from horovod.common.basics import HorovodBasics
 from horovod.common.elastic import ObjectState, State
 
@@ -43,10 +46,26 @@ class KerasModelState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Take over the values of rank 0, then copy them. Collective."""
-        self._framework.broadcast_variables(self._variables(), root_rank=0)
+        """Take over the values of the rank `sync_root`, then copy them. Collective."""
+        self._framework.broadcast_variables(self._variables(), root_rank=self.sync_root)
         self._saved_values = [read(each) for each in self._variables()]
         super().sync()
+
+    def reset(self) -> None:
+        """Forget gradients that were summed up locally for a step that was not due yet."""
+        helper = getattr(inner_optimizer(self.optimizer), "_agg_helper", None)
+        if helper is not None:
+            helper.restart()
+
+    def durable_values(self) -> Any:
+        """The copies, which are replaced by the next ones and never changed."""
+        return {**super().durable_values(), "variables": self._saved_values}
+
+    def load_durable_values(self, values: Any) -> None:
+        """Set all variables; ValueError if the file is of another model or optimizer."""
+        self._saved_values = fitting(values, self._variables())
+        super().load_durable_values(values)
+        self.restore()
 
     def _variables(self) -> list[Any]:
         """The same on all ranks, whoever has trained already: the optimizer's are created if need be."""
@@ -55,6 +74,16 @@ class KerasModelState(ObjectState):
             build_optimizer(self.optimizer, self.model)
             variables += variables_of(self.optimizer)
         return variables
+
+
+def fitting(values: Any, variables: Sequence[Any]) -> list[Any]:
+    """The values of a file's variables; ValueError unless they can be assigned to these."""
+    kept = values.get("variables")
+    if kept is None or [np.shape(each) for each in kept] != [tuple(each.shape) for each in variables]:
+        raise ValueError(
+            "the file's variables are not those of this model and optimizer: another script has written it"
+        )
+    return list(kept)
 
 
 class CommitState:

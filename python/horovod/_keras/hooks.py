@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 from horovod._keras.backend import module_for
+from horovod._keras.distributed import Distributed, is_distributed
 from horovod._keras.variables import backend_name, is_keras_3
 
 log = logging.getLogger("horovod")
@@ -73,8 +74,6 @@ def _with_wrapped_optimizer(args: Any, kwargs: Any, wrap: Callable[[Any], Any]) 
 
 def switch_off_xla(model: Any, keras: ModuleType) -> None:
     """Compile the steps of this model without XLA if its optimizer is distributed, and say so once."""
-    from horovod._keras.optimizer import is_distributed
-
     if backend_name(keras) != "tensorflow" or not is_distributed(getattr(model, "optimizer", None)):
         return
     if getattr(model, "jit_compile", False):
@@ -85,11 +84,9 @@ def switch_off_xla(model: Any, keras: ModuleType) -> None:
 def _hooked_check_finite(check_finite: Callable[..., Any], keras: ModuleType) -> Callable[..., Any]:
     @functools.wraps(check_finite)
     def hooked(self: Any, grads: Any) -> Any:
-        from horovod._keras.optimizer import DistributedOptimizer
-
         finite = check_finite(self, grads)
         inner = self.inner_optimizer
-        if not isinstance(inner, DistributedOptimizer):
+        if not isinstance(inner, Distributed):
             return finite
         return module_for(keras).all_ranks_agree(finite, inner._hvd_settings)
 

@@ -7,7 +7,8 @@ from types import ModuleType
 from typing import Any
 
 from horovod._keras import hooks
-from horovod._keras.optimizer import distribute, is_distributed
+from horovod._keras.distributed import is_distributed
+from horovod._keras.optimizer import distribute
 from horovod._keras.settings import Settings
 
 

@@ -95,6 +95,10 @@ class LocalSums:
         self._average = settings.average_aggregated_gradients
         self._sums: dict[int, torch.Tensor] = {}  # by the identity of the variable
 
+    def restart(self) -> None:
+        """Begin with nothing: in a new world ranks that join have no sums, and all must reduce in the same pass."""
+        self.counter, self._sums = 0, {}
+
     def add(self, grads: Sequence[Any], variables: Sequence[Any]) -> bool:
         """Add the gradients of one pass; True when a step is due."""
         for grad, variable in zip(grads, variables, strict=True):

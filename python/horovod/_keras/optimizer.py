@@ -5,17 +5,22 @@ module horovod._keras; `optimizer.__class__`, which is what Keras asks when it s
 the plain optimizer, and can be loaded where there is no Horovod.
 
 Gradients are reduced once: by `compute_gradients` if it is called, as `minimize` does, else when they are applied.
+Methods that the given class overrides are called: those that compute gradients before the reduction, those that apply
+or change them after it.
 
 Thread rule: as the optimizer's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from horovod._keras import hooks
 from horovod._keras.backend import module_for
+from horovod._keras.distributed import Distributed, is_distributed
 from horovod._keras.settings import Settings
 from horovod._keras.variables import is_keras_3, keras_of
 from horovod.common.process_sets import ProcessSet
@@ -23,14 +28,14 @@ from horovod.common.process_sets import ProcessSet
 Pairs = list[tuple[Any, Any]]  # gradients and variables
 
 
-class DistributedOptimizer:
+class DistributedOptimizer(Distributed):
     """What the optimizers of all generations have in common; mixed in before the given class."""
 
-    _hvd_settings: ClassVar[Settings]
     _hvd_base: ClassVar[type]
     _hvd_local_layers: ClassVar[Sequence[Any]] = ()
     _hvd_reducer: Any  # of the backend
     _hvd_reduced: bool  # the gradients that are applied next are reduced already
+    _hvd_applying: bool  # the given class applies reduced gradients now, in one go or in parts
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -39,6 +44,7 @@ class DistributedOptimizer:
         # Past the tracking of Keras: none of it belongs into a checkpoint.
         object.__setattr__(self, "_hvd_reducer", reducer)
         object.__setattr__(self, "_hvd_reduced", False)
+        object.__setattr__(self, "_hvd_applying", False)
 
     @property
     def _agg_helper(self) -> Any:
@@ -70,6 +76,8 @@ class DistributedOptimizer:
     def _reduce_pairs(self, pairs: Iterable[tuple[Any, Any]]) -> Pairs:
         """The gradients for the next step, unless they are reduced already."""
         pairs = list(pairs)
+        if self._hvd_applying:
+            return pairs
         if self._hvd_reduced or not pairs:
             object.__setattr__(self, "_hvd_reduced", False)
             return pairs
@@ -84,6 +92,36 @@ class DistributedOptimizer:
         reduced = self._reduce_pairs(pairs)
         object.__setattr__(self, "_hvd_reduced", True)
         return reduced
+
+    def _reduce_what(self, compute: Callable[[], Iterable[tuple[Any, Any]]]) -> Pairs:
+        """The gradients that a method of the given class computes, reduced once, though one may call another."""
+        object.__setattr__(self, "_hvd_reduced", False)
+        pairs = list(compute())
+        return pairs if self._hvd_reduced else self._reduce_early(pairs)
+
+    def _apply_reduced(self, step: Callable[[], Any]) -> Any:
+        """Have the given class apply gradients: whatever it calls, they are not reduced again."""
+        if self._hvd_applying:
+            return step()
+        object.__setattr__(self, "_hvd_applying", True)
+        try:
+            return step()
+        finally:
+            object.__setattr__(self, "_hvd_applying", False)
+            object.__setattr__(self, "_hvd_reduced", False)
+
+    def _users_own(self, name: str) -> Callable[..., Any] | None:
+        """The method of the given class if it is not Keras's: one that a user has overridden or added."""
+        method = getattr(self._hvd_base, name, None)
+        if method is None or getattr(method, "__module__", "").partition(".")[0] in ("keras", "tf_keras", "tensorflow"):
+            return None
+        return functools.partial(method, self)
+
+    def _hvd_get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
+        own = self._users_own("get_gradients")
+        compute = own if own is not None else module_for(keras_of(self)).symbolic_gradients
+        pairs = self._reduce_what(lambda: zip(compute(loss, params), params, strict=True))
+        return [grad for grad, _ in pairs]
 
     def _find_local_layers(self) -> None:
         """Layers may get their variables only with the first batch."""
@@ -125,26 +163,47 @@ class Keras3Optimizer(DistributedOptimizer):
         reduced = [grad for grad, _ in self._reduce_pairs(zip(grads, variables, strict=True))]
         step = super().apply  # type: ignore[misc]
         iterations = self._iterations  # type: ignore[attr-defined]
-        return self._hvd_reducer.apply(lambda: step(reduced, trainable_variables), iterations)
+        return self._hvd_reducer.apply(
+            lambda: self._apply_reduced(lambda: step(reduced, trainable_variables)), iterations
+        )
+
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], *args: Any, **kwargs: Any) -> Any:
+        """Reduce the gradients and update the variables. A user's own method gets the reduced ones."""
+        step = super().apply_gradients  # type: ignore[misc]
+        if self._users_own("apply_gradients") is None:
+            return step(grads_and_vars, *args, **kwargs)  # which calls `apply`
+        hooks.check_not_compiled_by_xla()
+        pairs = self._reduce_pairs(grads_and_vars)
+        return self._apply_reduced(lambda: step(pairs, *args, **kwargs))
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
         """Return pairs of reduced gradient and variable, for `apply_gradients`."""
+        own = self._users_own("compute_gradients")
+        if own is not None:
+            return self._reduce_what(lambda: own(loss, var_list, **({} if tape is None else {"tape": tape})))
         return self._compute_gradients(loss, var_list, tape=tape)
 
     def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Pairs:
-        return self._reduce_early(module_for(keras_of(self)).gradients_of(loss, var_list, tape, grad_loss))
+        compute = self._users_own("_compute_gradients") or self._gradients_of
+        return self._reduce_what(lambda: compute(loss, var_list, grad_loss, tape))
+
+    def _gradients_of(self, loss: Any, var_list: Any, grad_loss: Any, tape: Any) -> Pairs:
+        pairs: Pairs = module_for(keras_of(self)).gradients_of(loss, var_list, tape, grad_loss)
+        return pairs
 
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
         """Return the reduced gradients of a tensor."""
-        grads = module_for(keras_of(self)).symbolic_gradients(loss, params)
-        return [grad for grad, _ in self._reduce_early(zip(grads, params, strict=True))]
+        return self._hvd_get_gradients(loss, params)
 
     def _aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Pairs:
         return self._reduce_pairs(grads_and_vars)
 
     def minimize(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
         """Compute the gradients, reduce them and update the variables."""
-        return self.apply_gradients(self.compute_gradients(loss, var_list, tape))  # type: ignore[attr-defined]
+        own = self._users_own("minimize")
+        if own is not None:
+            return own(loss, var_list, **({} if tape is None else {"tape": tape}))
+        return self.apply_gradients(self.compute_gradients(loss, var_list, tape))
 
 
 class Keras2Optimizer(DistributedOptimizer):
@@ -153,7 +212,8 @@ class Keras2Optimizer(DistributedOptimizer):
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Pairs:
         """Return pairs of reduced gradient and variable, for `apply_gradients`."""
         hooks.check_not_compiled_by_xla()
-        return self._reduce_early(super().compute_gradients(loss, var_list, tape))  # type: ignore[misc]
+        compute = super().compute_gradients  # type: ignore[misc]
+        return self._reduce_what(lambda: compute(loss, var_list, tape))
 
     def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Pairs:
         if grad_loss is not None:
@@ -162,12 +222,14 @@ class Keras2Optimizer(DistributedOptimizer):
 
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
         """Return the reduced gradients of a tensor within a graph."""
-        grads = module_for(keras_of(self)).symbolic_gradients(loss, params)
-        return [grad for grad, _ in self._reduce_early(zip(grads, params, strict=True))]
+        return self._hvd_get_gradients(loss, params)
 
     def aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Pairs:
-        """Reduce the gradients that `compute_gradients` has not."""
-        return self._reduce_pairs(grads_and_vars)
+        """Reduce the gradients that `compute_gradients` has not. A user's own method comes after that."""
+        is_inside = self._hvd_applying
+        pairs = self._reduce_pairs(grads_and_vars)
+        own = self._users_own("aggregate_gradients")
+        return pairs if own is None or is_inside else list(own(pairs))
 
     def _aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Pairs:
         return self._reduce_pairs(grads_and_vars)
@@ -181,19 +243,19 @@ class Keras2Optimizer(DistributedOptimizer):
     ) -> Any:
         """Reduce the gradients unless that is done or not wanted, and update the variables."""
         wanted = kwargs.pop("experimental_aggregate_gradients", True) and not skip_gradients_aggregation
-        pairs = self._reduce_pairs(grads_and_vars) if wanted else list(grads_and_vars)
+        pairs = self.aggregate_gradients(grads_and_vars) if wanted else list(grads_and_vars)
         object.__setattr__(self, "_hvd_reduced", False)
         if self._agg_helper is not None and pairs:
             import tensorflow as tf
 
             with tf.init_scope():  # variables cannot be made in the branch that a step is
                 self.build([variable for _, variable in pairs])  # type: ignore[attr-defined]
-        named = {} if name is None else {"name": name}
         step = super().apply_gradients  # type: ignore[misc]
+        options = {**kwargs, **_known(step, {"skip_gradients_aggregation": True})}
+        if name is not None:
+            options["name"] = name
         iterations = self.iterations  # type: ignore[attr-defined]
-        return self._hvd_reducer.apply(
-            lambda: step(pairs, skip_gradients_aggregation=True, **named, **kwargs), iterations
-        )
+        return self._hvd_reducer.apply(lambda: self._apply_reduced(lambda: step(pairs, **options)), iterations)
 
 
 class LegacyOptimizer(DistributedOptimizer):
@@ -205,15 +267,21 @@ class LegacyOptimizer(DistributedOptimizer):
 
     def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Pairs:
         hooks.check_not_compiled_by_xla()
-        return self._reduce_early(super()._compute_gradients(loss, var_list, grad_loss, tape))  # type: ignore[misc]
+        compute = super()._compute_gradients  # type: ignore[misc]
+        return self._reduce_what(lambda: compute(loss, var_list, grad_loss, tape))
 
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> list[Any]:
         """Return the reduced gradients of a tensor within a graph."""
-        grads = super().get_gradients(loss, params)  # type: ignore[misc]
-        return [grad for grad, _ in self._reduce_early(zip(grads, params, strict=True))]
+        compute = super().get_gradients  # type: ignore[misc]
+        pairs = self._reduce_what(lambda: zip(compute(loss, params), params, strict=True))
+        return [grad for grad, _ in pairs]
 
     def _aggregate_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]]) -> Pairs:
-        return self._reduce_pairs(grads_and_vars)
+        """Reduce the gradients that `compute_gradients` has not. A user's own method comes after that."""
+        is_inside = self._hvd_applying
+        pairs = self._reduce_pairs(grads_and_vars)
+        own = self._users_own("_aggregate_gradients")
+        return pairs if own is None or is_inside else list(own(pairs))
 
     def apply_gradients(
         self,
@@ -224,7 +292,7 @@ class LegacyOptimizer(DistributedOptimizer):
         """Reduce the gradients unless that is done or not wanted, and update the variables."""
         pairs = list(grads_and_vars)
         if experimental_aggregate_gradients:
-            pairs = self._reduce_pairs(pairs)
+            pairs = self._aggregate_gradients(pairs)
         object.__setattr__(self, "_hvd_reduced", False)
         if self._agg_helper is not None:
             import tensorflow as tf
@@ -233,16 +301,17 @@ class LegacyOptimizer(DistributedOptimizer):
                 self._create_all_weights([variable for _, variable in pairs])  # type: ignore[attr-defined]
         step = super().apply_gradients  # type: ignore[misc]
         iterations = self.iterations  # type: ignore[attr-defined]
-        return self._hvd_reducer.apply(
-            lambda: step(pairs, name=name, experimental_aggregate_gradients=False), iterations
-        )
+        options = _known(step, {"experimental_aggregate_gradients": False})
+        if name is not None:
+            options["name"] = name
+        return self._hvd_reducer.apply(lambda: self._apply_reduced(lambda: step(pairs, **options)), iterations)
 
 
-def is_distributed(optimizer: Any) -> bool:
-    """Whether it reduces gradients: itself, or the one in a loss scale optimizer."""
-    return isinstance(optimizer, DistributedOptimizer) or isinstance(
-        getattr(optimizer, "inner_optimizer", None), DistributedOptimizer
-    )
+def _known(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a function takes: a user's own may know fewer than that of Keras."""
+    parameters = inspect.signature(function).parameters
+    takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    return {name: value for name, value in options.items() if takes_all or name in parameters}
 
 
 def distribute(optimizer: Any, settings: Settings, local_layers: Sequence[Any] = ()) -> Any:

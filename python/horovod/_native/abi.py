@@ -10,7 +10,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint3
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-ABI_VERSION = 0x00010004
+ABI_VERSION = 0x00010005
 HOST_DEVICE = -1
 WORLD_SET = 0
 NO_RESETS = -1
@@ -61,6 +61,18 @@ class ReduceOp(IntEnum):
     MIN = 3
     MAX = 4
     PRODUCT = 5
+
+
+class FailureKind(IntEnum):
+    FAILURE_UNKNOWN = 0
+    FAILURE_EXCEPTION = 1
+    FAILURE_EXIT = 2
+    FAILURE_SIGNAL = 3
+    FAILURE_LOST = 4
+    FAILURE_SHUTDOWN = 5
+    FAILURE_SILENT = 6
+    FAILURE_INTERNAL = 7
+    FAILURE_DEADLINE = 8
 
 
 class HostsChange(IntEnum):
@@ -127,6 +139,19 @@ class SubmitOptions(ctypes.Structure):
     ]
 
 
+class Failure(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("rank", c_int32),
+        ("is_own", c_int32),
+        ("pid", c_int64),
+        ("host", c_char_p),
+        ("type", c_char_p),
+        ("message", c_char_p),
+    ]
+
+
 class ElasticEvent(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -183,6 +208,9 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_abi_version": Prototype(c_uint32, []),
     "hvd_version": Prototype(c_char_p, []),
     "hvd_last_error": Prototype(c_char_p, []),
+    "hvd_last_failure": Prototype(c_int32, [POINTER(Failure)]),
+    "hvd_world_failure": Prototype(c_int32, [POINTER(Failure)]),
+    "hvd_report_end": Prototype(c_int, [POINTER(Failure)]),
     "hvd_init": Prototype(c_int, [c_int32, POINTER(c_int32), POINTER(c_int32)], blocks=True),
     "hvd_shutdown": Prototype(c_int, [], blocks=True),
     "hvd_is_initialized": Prototype(c_int32, []),
@@ -214,6 +242,9 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_mpi_load": Prototype(c_int, [c_char_p], blocks=True),
     "hvd_mpi_version": Prototype(c_char_p, []),
     "hvd_mpi_use": Prototype(c_int, [c_void_p, POINTER(c_int32), c_int32]),
+    "hvd_mpi_expected": Prototype(c_int32, []),
+    "hvd_mpi_offer": Prototype(c_int, [c_char_p, POINTER(c_int32), c_int32]),
+    "hvd_mpi_obstacle": Prototype(c_char_p, []),
     "hvd_mpi_enabled": Prototype(c_int32, []),
     "hvd_gloo_enabled": Prototype(c_int32, []),
     "hvd_mpi_threads_supported": Prototype(c_int32, []),

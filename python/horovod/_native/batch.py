@@ -117,6 +117,25 @@ class Batch:
         if code != _OK:
             raise_error(code)
 
+    def wait_except(self, indices: Sequence[int]) -> None:
+        """As `wait`, but leave out the requests `indices`; those waited for are released, unless interrupted."""
+        handles = (Handle * self._count).from_buffer_copy(self._handles)
+        for index in indices:
+            handles[index] = 0
+        hvd_wait_many = self._library.hvd_wait_many
+        code = hvd_wait_many(handles, self._count, _WAIT_SLICE)
+        while code == _TIMED_OUT:
+            code = hvd_wait_many(handles, self._count, _WAIT_SLICE)
+        try:
+            if code != _OK:
+                raise_error(code)
+        finally:
+            left = [self._handles[index] for index in indices]
+            self._library.hvd_release_many(handles, self._count)
+            memset(self._handles, 0, self._count * _HANDLE_BYTES)
+            for index, handle in zip(indices, left, strict=True):
+                self._handles[index] = handle
+
     def release(self) -> None:
         """Forget all handles; what is in flight goes on, so its memory must stay."""
         self._library.hvd_release_many(self._handles, self._count)

@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from horovod._native.abi import ABI_VERSION, PROTOTYPES, Code
-from horovod.common.exceptions import HorovodInternalError
+from horovod._native.abi import ABI_VERSION, PROTOTYPES, Code, Failure, FailureKind
+from horovod._native.exceptions import HorovodInternalError, Origin
 
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
@@ -61,10 +61,47 @@ def last_error() -> str:
     return text.decode(errors="replace")
 
 
+def last_failure() -> Origin | None:
+    """Where the calling thread's last failure comes from, if that is known."""
+    failure = Failure(struct_size=ctypes.sizeof(Failure))
+    return _origin(failure) if library().hvd_last_failure(ctypes.byref(failure)) else None
+
+
+def world_failure() -> Origin | None:
+    """Where the end of the present world, or the last one, comes from; None: it has not failed."""
+    failure = Failure(struct_size=ctypes.sizeof(Failure))
+    return _origin(failure) if library().hvd_world_failure(ctypes.byref(failure)) else None
+
+
+def _origin(failure: Failure) -> Origin:
+    host, kind, text = (part.decode(errors="replace") for part in (failure.host, failure.type, failure.message))
+    return Origin(
+        rank=failure.rank,
+        host=host,
+        pid=failure.pid,
+        kind=FailureKind(failure.kind).name.removeprefix("FAILURE_").lower(),
+        exception=f"{kind}: {text}" if kind and text else kind,
+        is_own=bool(failure.is_own),
+    )
+
+
+class Felt:
+    """The last failure of another rank that an operation of this process has raised; endings.py asks for it."""
+
+    origin: Origin | None = None
+
+
+def internal_error() -> HorovodInternalError:
+    """The calling thread's last failure as an exception."""
+    origin = last_failure()
+    if origin is not None and not origin.is_own:
+        Felt.origin = origin
+    return HorovodInternalError(last_error(), origin=origin)
+
+
 def raise_error(code: int) -> NoReturn:
     """Raise what `code` of a failed operation means, with the library's text."""
-    text = last_error()
-    raise ValueError(text) if code == Code.INVALID_ARGUMENT else HorovodInternalError(text)
+    raise ValueError(last_error()) if code == Code.INVALID_ARGUMENT else internal_error()
 
 
 def checked(value: int) -> int:

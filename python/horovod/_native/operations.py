@@ -164,18 +164,42 @@ def make_signal(kind: Kind, name: str, process_set: int = WORLD_SET) -> Request:
     )
 
 
-def submit(requests: Sequence[Request], wait_follows: bool) -> int:
-    """Hand over one request, or a group, and return the engine's handle."""
+def submit(requests: Sequence[Request], wait_follows: bool, memory: object = None) -> int:
+    """Hand over one request, or a group, and return the engine's handle.
+
+    `memory` is what the requests point to. It stays alive if an exception, such as an interrupt, keeps the handle from
+    the caller after the engine has taken the requests.
+    """
     handle = Handle()
     count = len(requests)
-    if count == 1:
-        code = library().hvd_submit(requests[0], 1, _WAIT_FOLLOWS if wait_follows else None, byref(handle))
-    else:
-        group = (Request * count)(*requests)
-        code = library().hvd_submit(group, count, _WAIT_FOLLOWS if wait_follows else None, byref(handle))
-    if code != _OK:
-        raise_error(code)
-    return handle.value
+    options = _WAIT_FOLLOWS if wait_follows else None
+    try:
+        group = requests[0] if count == 1 else (Request * count)(*requests)
+        code = library().hvd_submit(group, count, options, byref(handle))
+        if code != _OK:
+            raise_error(code)
+        return handle.value
+    except BaseException:
+        if handle.value:
+            keep(handle.value, memory)
+        raise
+
+
+_left: dict[int, object] = {}  # memory of operations in flight for which nobody waits any more, by handle
+
+
+def keep(handle: int, memory: object) -> None:
+    """Keep the memory of an operation in flight whose handle is about to be lost, until the operation is over."""
+    for other in list(_left):
+        if is_over(other):
+            release(other)
+            _left.pop(other, None)
+    _left[handle] = memory
+
+
+def is_over(handle: int) -> bool:
+    """Whether the engine uses none of the operation's memory any more: it is done, or its world has ended."""
+    return bool(library().hvd_poll(handle) != 0)
 
 
 def wait(handle: int) -> None:

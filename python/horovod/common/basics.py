@@ -6,19 +6,21 @@ import atexit
 import functools
 import itertools
 import os
-import sys
+import threading
 from collections.abc import Callable, Sequence
 from ctypes import c_int32
 from typing import Any
 
+from horovod._generic import process_sets as sets
 from horovod._generic.handles import handles
-from horovod._native import elastic
+from horovod._generic.process_sets import ProcessSet
+from horovod._native import elastic, mpi
 from horovod._native.abi import Code
-from horovod._native.library import NOT_INITIALIZED, checked, last_error, library
-from horovod.common import mpi
-from horovod.common import process_sets as sets
-from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
-from horovod.common.process_sets import ProcessSet
+from horovod._native.library import NOT_INITIALIZED, checked, internal_error, last_error, library
+from horovod.common import endings
+from horovod.common.exceptions import WorkerRemoved
+
+endings.install()
 
 
 class HorovodBasics:
@@ -34,8 +36,8 @@ class HorovodBasics:
         """Form the world of all processes of the job. Does nothing but bind `process_sets` when already initialised.
 
         `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is a
-        communicator of mpi4py, whose processes form the world; or, where the environment asks for MPI, a list of ranks
-        of MPI_COMM_WORLD; otherwise such a list is not used. In an elastic job this process may be told that there is
+        communicator of mpi4py, whose processes form the world; or, where MPI is the controller, a list of ranks of
+        MPI_COMM_WORLD; otherwise such a list is not used. In an elastic job this process may be told that there is
         no place for it any more: then SystemExit ends it with exit code 0.
         """
         world = comm if mpi.is_communicator(comm, "comm must be") else None
@@ -46,9 +48,12 @@ class HorovodBasics:
         if not self.is_initialized():
             if isinstance(process_sets, str):
                 os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
-            if world is not None or mpi.is_wanted():
+            uses_mpi = world is not None or mpi.is_wanted()
+            if uses_mpi:
                 mpi.use(world, () if world is not None else list(comm or ()))
-            all_ranks = _world_ranks(comm if mpi.is_wanted() else None) if world is None else range(world.Get_size())
+            else:
+                uses_mpi = mpi.offer(list(comm or ()))
+            all_ranks = _world_ranks(comm if uses_mpi else None) if world is None else range(world.Get_size())
             duplicates = unique.pop(tuple(all_ranks), ()) is None or duplicates
             _form_world(list(unique))
             sets.global_process_set.mpi_comm = world
@@ -107,7 +112,10 @@ class HorovodBasics:
     def mpi_threads_supported(self) -> bool:
         """Return whether MPI may be called from several threads; ValueError while MPI is not used."""
         if not self.mpi_enabled():
-            raise ValueError("MPI is not used" if self.is_initialized() else NOT_INITIALIZED)
+            if not self.is_initialized():
+                raise ValueError(NOT_INITIALIZED)
+            reason = mpi.obstacle()
+            raise ValueError(f"MPI is not used: {reason}" if reason else "MPI is not used")
         return bool(library().hvd_mpi_threads_supported())
 
     def mpi_enabled(self) -> bool:
@@ -173,7 +181,23 @@ def _world_ranks(some: Sequence[int] | None) -> Sequence[int]:
         return ()  # the library says what is wrong with it
 
 
+_forming = threading.Lock()
+
+
 def _form_world(static_sets: list[tuple[int, ...]]) -> None:
+    with _forming:
+        is_formed = library().hvd_is_initialized
+        if is_formed():
+            return  # another thread has done it meanwhile
+        with handles.new_world(is_formed):
+            _meet(static_sets)
+        endings.begin_world()
+        _shut_down_at_exit()
+        if elastic.is_worker():
+            _publish_place()
+
+
+def _meet(static_sets: list[tuple[int, ...]]) -> None:
     ranks = list(itertools.chain.from_iterable(static_sets))
     code = library().hvd_init(
         len(static_sets),
@@ -185,11 +209,7 @@ def _form_world(static_sets: list[tuple[int, ...]]) -> None:
     if code in (Code.INVALID_ARGUMENT, Code.PRECONDITION):
         raise ValueError(last_error())
     if code != Code.OK:
-        raise HorovodInternalError(last_error())
-    handles.restart()
-    _shut_down_at_exit()
-    if elastic.is_worker():
-        _publish_place()
+        raise internal_error()
 
 
 def _publish_place() -> None:
@@ -217,8 +237,9 @@ def _shut_down_at_exit() -> None:
 
 
 def _end() -> None:
+    endings.report()
     HorovodBasics().shutdown()
+    endings.let_the_cause_end_first()
     for call in _after_end:
         call()
-    uncaught = getattr(sys, "last_type", None)  # what this process ends with
-    library().hvd_mpi_end(int(uncaught is not None and issubclass(uncaught, HorovodInternalError)))
+    library().hvd_mpi_end(int(endings.uncaught() is not None))  # MPI would wait for ranks that fail, too

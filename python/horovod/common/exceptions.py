@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-
-class HorovodInternalError(RuntimeError):
-    """A collective failed: ranks disagreed, a peer was lost or Horovod was shut down.
-
-    Elastic training recovers from it: shut down, initialise again and go on from the last commit.
-    """
+from horovod._native.exceptions import HorovodInternalError, Origin
 
 
 class HostsUpdatedInterrupt(RuntimeError):
@@ -40,3 +35,12 @@ class HorovodVersionMismatchError(ImportError):
         self.name = name
         self.version = version
         self.installed_version = installed_version
+
+
+__all__ = [
+    "HorovodInternalError",
+    "HorovodVersionMismatchError",
+    "HostsUpdatedInterrupt",
+    "Origin",
+    "WorkerRemoved",
+]

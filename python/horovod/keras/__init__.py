@@ -12,38 +12,16 @@ from typing import Any
 
 import keras
 
-from horovod._generic.reduce_ops import Adasum, Average, Sum
+from horovod._generic.reduce_ops import Average
 from horovod._keras import loading
 from horovod._keras.backend import module_for
 from horovod._keras.optimizer import distribute
 from horovod._keras.settings import Groups, Settings, chosen_groups
 from horovod._keras.variables import backend_name
-from horovod.common.basics import HorovodBasics
+from horovod.common import names
+from horovod.common.names import *  # noqa: F403
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.keras import callbacks, elastic
-
-_basics = HorovodBasics()
-init = _basics.init
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-rank = _basics.rank
-size = _basics.size
-local_rank = _basics.local_rank
-local_size = _basics.local_size
-cross_rank = _basics.cross_rank
-cross_size = _basics.cross_size
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
 
 _backend = module_for(keras)
 Compression = _backend.Compression
@@ -166,40 +144,16 @@ def load_model(
 
 
 __all__ = [
-    "Adasum",
-    "Average",
+    *names.__all__,
     "Compression",
     "DistributedOptimizer",
     "PartialDistributedOptimizer",
-    "Sum",
     "allgather",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
     "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_initialized",
     "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
     "reducescatter",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
 ]

@@ -1,4 +1,4 @@
-"""Finds the program `horovodrun`, which is native and lies beside this package, and runs it.
+"""Runs the program `horovodrun`, which is native and lies beside this package.
 
 Its output goes where this process's goes. Where `sys.stdout` or `sys.stderr` were replaced, as in Jupyter, it is read
 and written to them. stderr is always read: the launcher's own words, without those of the workers, are the reason that
@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import functools
-import importlib.metadata
 import os
 import re
 import selectors
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,10 +20,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any, TextIO
 
-NAME = "horovodrun"
+from horovod._native.program import NAME, find
+from horovod.runner.cause import CausePipe
+
 USAGE_ERROR = 2
 LAST_WORDS = 60  # lines
 STOP_SECONDS = 20.0  # the launcher itself gives workers 5 s between SIGTERM and SIGKILL
@@ -34,43 +32,6 @@ _LONGEST_LINE = 1 << 20
 # What is no reason for a failure: output of workers (Open MPI's mpirun numbers jobs, too), and what the launcher says
 # about every job.
 _NO_REASON = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[(?:\d+,)?\d+\]<std(?:out|err)>:|horovodrun: note: ")
-
-
-@functools.cache
-def find() -> str:
-    """The path of horovodrun: HOROVODRUN, or beside this package; FileNotFoundError when it is not there."""
-    for path in _places():
-        if _is_native(path):
-            return str(path)
-    raise FileNotFoundError(f"cannot find the program {NAME}: run make, or reinstall horovod")
-
-
-def _places() -> Iterator[Path]:
-    if os.environ.get("HOROVODRUN"):
-        yield Path(os.environ["HOROVODRUN"])
-    package = Path(__file__).resolve().parents[1]
-    yield package / "bin" / NAME
-    try:
-        files = importlib.metadata.files("horovod") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if file.name == NAME:
-            yield Path(str(file.locate()))
-    yield package.parent / "bin" / NAME  # pip install --target
-    yield Path(sys.executable).with_name(NAME)
-    found = shutil.which(NAME)
-    if found:
-        yield Path(found)
-
-
-def _is_native(path: Path) -> bool:
-    """Whether it is the program, and not a script that would lead back to this module."""
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"\x7fELF" and os.access(path, os.X_OK)
-    except OSError:
-        return False
 
 
 class Program:
@@ -92,15 +53,23 @@ class Program:
             raise
 
     def _start(self, command: Sequence[str], env: Mapping[str, str], out: TextIO | None, err: TextIO | None) -> None:
-        # In a session of its own: Ctrl-C reaches this process alone, which passes it on once.
-        self._process = subprocess.Popen(
-            command,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=None if out is None else subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._cause = CausePipe()
+        try:
+            # In a session of its own: Ctrl-C reaches this process alone, which passes it on once.
+            self._process = subprocess.Popen(
+                command,
+                env=dict(env) | self._cause.variables(),
+                pass_fds=[self._cause.write],
+                stdin=subprocess.DEVNULL,
+                stdout=None if out is None else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError:
+            self._cause.close()
+            raise
+        finally:
+            self._cause.close_write()
         self._selector = selectors.DefaultSelector()
         if out is not None:
             self._forward(self._process.stdout, _Lines(out))
@@ -121,6 +90,7 @@ class Program:
             if pipe is not None:
                 pipe.close()
         self._selector.close()
+        self._cause.close()
 
     def wait(self) -> int:
         """Forward output until the program has ended; returns its exit code. An interrupt ends it, then is raised."""
@@ -133,6 +103,10 @@ class Program:
     def words(self) -> str:
         """What the launcher itself said last: warnings, and why a job failed."""
         return "\n".join(self._words)
+
+    def failed_rank(self) -> int | None:
+        """The rank that the launcher has found to be the cause of the job's failure; after `wait`."""
+        return self._cause.rank()
 
     def stop(self, number: signal.Signals) -> None:
         """Have it end its job in good order, at once when interrupted again, with force when it does not."""
@@ -230,3 +204,6 @@ def replaced(stream: Any, original: Any, descriptor: int) -> bool:
 def _flush(stream: Any) -> None:
     with contextlib.suppress(Exception):  # closed, or not a stream: then there is nothing of ours in it
         stream.flush()
+
+
+__all__ = ["LAST_WORDS", "NAME", "STOP_SECONDS", "USAGE_ERROR", "Program", "find", "interrupts_held", "replaced"]

@@ -18,6 +18,7 @@ import time
 import traceback
 from typing import Any, NoReturn
 
+from horovod.common import endings
 from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
 from horovod.runner.common.util.env import get_env_rank_and_size
 from horovod.runner.function import channel
@@ -92,15 +93,22 @@ def _succeed(connection: Connection, result: Any) -> int:
 def _fail(connection: Connection, error: BaseException) -> int:
     if isinstance(error, SystemExit) and error.code in (None, 0):
         return _succeed(connection, None)
+    endings.install()
+    endings.note(error)
     # The first frame is ours.
     trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
     text = "".join(traceback.format_exception(type(error), error, trace))
-    print(text, end="", file=sys.stderr, flush=True)
+    print(endings.short_traceback(error, trace) or text, end="", file=sys.stderr, flush=True)
     try:
         exception = pack(error)
     except Exception:
         exception = []
-    header = {"kind": "error", "consequence": isinstance(error, HorovodInternalError)}
+    origin = endings.cause_of(error)
+    header = {
+        "kind": "error",
+        "consequence": origin is not None or isinstance(error, HorovodInternalError),
+        "origin": -1 if origin is None else origin.rank,
+    }
     connection.deliver(header, [describe(error).encode(errors="replace"), text.encode(errors="replace"), *exception])
     return error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
 

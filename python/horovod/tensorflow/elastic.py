@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from horovod._generic.objects import broadcast_object
 from horovod._keras import names
-from horovod._keras.elastic import KerasModelState
+from horovod._keras.elastic import KerasModelState, fitting
+from horovod._native.library import world_failure
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow.mpi_ops import init, rank, shutdown
@@ -38,7 +39,7 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
         except (tf.errors.UnknownError, tf.errors.AbortedError) as error:
             if not _OUR_OPERATION.search(str(error)):
                 raise
-            raise HorovodInternalError(str(error)) from error
+            raise HorovodInternalError(str(error), origin=world_failure()) from error
 
     return run_fn(translated, _form_new_world)
 
@@ -63,7 +64,7 @@ class TensorFlowState(ObjectState):
     def __init__(self, variables: Sequence[Any] | None = None, session: Any = None, **kwargs: Any) -> None:
         self.variables = list(tf.compat.v1.global_variables() if variables is None else variables)
         self.session = session
-        self._broadcast: Any = None
+        self._broadcasts: dict[int, Any] = {}  # of a graph, by the rank they take over from
         self._assignment: tuple[Any, list[Any]] | None = None
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
         self.save()
@@ -79,16 +80,29 @@ class TensorFlowState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Take over the values of rank 0, then copy them. Collective."""
+        """Take over the values of the rank `sync_root`, then copy them. Collective."""
+        root = self.sync_root
         if tf.executing_eagerly():
             if self.variables:
-                broadcast_variables(self.variables, root_rank=0)
+                broadcast_variables(self.variables, root_rank=root)
         else:
-            if self._broadcast is None:
-                self._broadcast = broadcast_variables(self.variables, root_rank=0)
-            self._run(self._broadcast)
+            if root not in self._broadcasts:
+                # On the wire nodes have their names, whichever roots this process had before.
+                with tf.compat.v1.name_scope(f"elastic_from_{root}/"):
+                    self._broadcasts[root] = broadcast_variables(self.variables, root_rank=root)
+            self._run(self._broadcasts[root])
         self._saved_values = self._read()
         super().sync()
+
+    def durable_values(self) -> Any:
+        """The copies, which are replaced by the next ones and never changed."""
+        return {**super().durable_values(), "variables": self._saved_values}
+
+    def load_durable_values(self, values: Any) -> None:
+        """Set all variables; ValueError if the file has others."""
+        self._saved_values = fitting(values, self.variables)
+        super().load_durable_values(values)
+        self.restore()
 
     def _read(self) -> list[Any]:
         if tf.executing_eagerly():

@@ -19,6 +19,7 @@ from horovod._native.abi import Code, Handle, Kind, Request
 from horovod._native.library import last_error, library
 from horovod.numpy.tensors import Array, NumpyTensors
 from horovod.tensorflow.as_written import as_written
+from horovod.tensorflow.gradient_table import GRADIENTS
 
 _tensors = NumpyTensors()
 _WAIT_SLICE = 0.2  # seconds: Python delivers signals (Ctrl-C) between calls only
@@ -45,15 +46,19 @@ def _error(op: str, code: int) -> Exception:
     return error
 
 
-def _finished(op: str, requests: Sequence[Request]) -> int:
-    """Submit, wait and return the handle of what is done."""
+def _finished(op: str, requests: Sequence[Request], memory: object = None) -> int:
+    """Submit, wait and return the handle of what is done. When interrupted, `memory` stays until it is done."""
     handle = Handle()
-    code = library().hvd_submit((Request * len(requests))(*requests), len(requests), None, byref(handle))
-    if code != Code.OK:
-        raise _error(op, code)
-    code = library().hvd_wait(handle, _WAIT_SLICE)
-    while code == Code.TIMED_OUT:
-        code = library().hvd_wait(handle, _WAIT_SLICE)
+    try:
+        code = library().hvd_submit((Request * len(requests))(*requests), len(requests), None, byref(handle))
+        if code == Code.OK:
+            code = library().hvd_wait(handle, _WAIT_SLICE)
+        while code == Code.TIMED_OUT:
+            code = library().hvd_wait(handle, _WAIT_SLICE)
+    except BaseException:
+        if handle.value:
+            operations.keep(handle.value, memory)
+        raise
     if code != Code.OK:
         problem = _error(op, code)
         operations.release(handle.value)
@@ -87,7 +92,7 @@ def _execute(call: _Call, arrays: Sequence[Array]) -> list[Array]:
         )
         for i, (array, name) in enumerate(zip(arrays, call.names, strict=True))
     ]
-    handle = _finished(call.op, requests)
+    handle = _finished(call.op, requests, (arrays, outputs))
     try:
         if not in_advance:
             outputs = [_tensors.adopt(operations.take_result(handle, i), array) for i, array in enumerate(arrays)]
@@ -151,8 +156,6 @@ def _verb(
     op: str, kind: Kind, tensors: Sequence[Any], name: str | None, attributes: dict[str, Any], splits: Any = None
 ) -> list[Any]:
     """Run a verb so that gradients flow through it."""
-    from horovod.tensorflow.op_gradients import GRADIENTS  # which uses this module
-
     attributes = {"ignore_name_scope": False, "process_set_id": 0, "tensor_name": "", **attributes}
     node, names = _names(op, attributes, name, len(tensors))
     call = _Call(op, kind, names, attributes)

@@ -54,6 +54,16 @@ class Aggregation:
             self._counter = self._variable(lambda: tf.zeros([], tf.int32), "aggregation_counter")
         return self._counter
 
+    def restart(self) -> None:
+        """Begin with nothing: in a new world ranks that join have no sums, and all must reduce in the same pass."""
+        variables = [into for into, _ in self._accumulators.values()]
+        variables += [] if self._counter is None else [self._counter]
+        if _in_plain_graph():
+            tf.compat.v1.keras.backend.get_session().run([each.initializer for each in variables])
+            return
+        for each in variables:
+            each.assign(tf.zeros(each.shape, each.dtype))
+
     def register_local_var(self, var: Any) -> None:
         """From now on this variable's gradient is not reduced, only aggregated."""
         self._local.add(var)

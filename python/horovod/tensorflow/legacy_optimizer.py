@@ -14,6 +14,8 @@ from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelp
 from horovod.tensorflow.gradients import Wire
 from horovod.tensorflow.variable_set import VariableSet
 
+_LegacyOptimizer = tf.compat.v1.train.Optimizer  # libraries ask horovod.tensorflow for it by this name
+
 
 class LegacyWrapper(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
     """Has an optimizer, and passes on the questions about its slots."""

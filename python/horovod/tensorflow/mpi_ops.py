@@ -13,39 +13,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._generic.reduce_ops import Adasum, Average, Max, Min, Product, Sum
+from horovod._generic.reduce_ops import Sum
 from horovod._generic.submission import id_of
 from horovod._native.library import checked, library
-from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common import names
+from horovod.common.names import *  # noqa: F403
+from horovod.common.names import _basics as _basics  # scripts know it by this name
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import native_ops
 from horovod.tensorflow.as_written import as_written
+from horovod.tensorflow.gradient_table import GRADIENTS
 from horovod.tensorflow.util import _executing_eagerly
 from horovod.tensorflow.xla import refuse_xla
-
-_basics = HorovodBasics()
-init = _basics.init
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-rank = _basics.rank
-size = _basics.size
-local_rank = _basics.local_rank
-local_size = _basics.local_size
-cross_rank = _basics.cross_rank
-cross_size = _basics.cross_size
-is_homogeneous = _basics.is_homogeneous
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
 
 
 def _normalize_name(name: str) -> str:
@@ -243,6 +222,11 @@ def alltoall(
     return output if splits is None else (output, received)
 
 
+def _alltoall_grad(op: Any, grad_wrt_output: Any, grad_wrt_received_splits: Any = None) -> list[Any]:
+    """The gradients of an alltoall with respect to the tensor and the splits, for code that calls it by this name."""
+    return list(GRADIENTS["HorovodAlltoall"](op, grad_wrt_output, grad_wrt_received_splits))
+
+
 @as_written
 def _reducescatter(
     tensor: Any,
@@ -335,47 +319,16 @@ def local_rank_op(name: str | None = None) -> Any:
 
 
 __all__ = [
-    "Adasum",
-    "Average",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
+    *names.__all__,
     "allgather",
     "alltoall",
     "broadcast",
     "broadcast_",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allgather",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "join",
-    "local_rank",
     "local_rank_op",
-    "local_size",
     "local_size_op",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "process_set_included_op",
-    "rank",
     "rank_op",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
     "size_op",
-    "start_timeline",
-    "stop_timeline",
 ]

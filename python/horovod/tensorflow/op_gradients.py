@@ -13,18 +13,16 @@ whose gradient is asked for; of it only `inputs`, `outputs` and `get_attr` are u
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
 from horovod._generic.reduce_ops import Average, Sum
-from horovod.common.process_sets import ProcessSet
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow.as_written import as_written
+from horovod.tensorflow.gradient_table import GRADIENTS, Gradient
 from horovod.tensorflow.util import is_elastic
-
-Gradient = Callable[..., Any]
 
 
 class _Set(ProcessSet):
@@ -53,12 +51,17 @@ def _reduction(op: Any) -> dict[str, Any]:
     }
 
 
+def _typed(op: Any, gradients: Any) -> list[Any]:
+    """The gradients in the types of what they are gradients of: graphs may hand over others (float32 for float64)."""
+    return [tf.cast(each, output.dtype) for each, output in zip(gradients, op.outputs, strict=False)]
+
+
 def _allreduce(op: Any, gradient: Any) -> Any:
-    return mpi_ops._allreduce(gradient, **_reduction(op), **_common(op))
+    return mpi_ops._allreduce(_typed(op, [gradient])[0], **_reduction(op), **_common(op))
 
 
 def _grouped_allreduce(op: Any, *gradients: Any) -> Any:
-    return mpi_ops._grouped_allreduce(gradients, **_reduction(op), **_common(op))
+    return mpi_ops._grouped_allreduce(_typed(op, gradients), **_reduction(op), **_common(op))
 
 
 def _rows(tensors: Any) -> Any:
@@ -73,7 +76,10 @@ def _gathered(op: Any, averages: Any) -> list[Any]:
     process_set: ProcessSet = common["process_set"]
     inputs = list(op.inputs)
     everyones = mpi_ops.allgather(_rows(inputs)[tf.newaxis], **common)
-    before = tf.reduce_sum(everyones[: process_set.rank()], axis=0)
+    # In an elastic job the graph may outlive the world in which it was made. Smaller sets end with their world.
+    may_change = is_elastic() and process_set.process_set_id == global_process_set.process_set_id
+    rank = mpi_ops.rank_op() if may_change else process_set.rank()
+    before = tf.reduce_sum(everyones[:rank], axis=0)
     mine = []
     for i, (tensor, average) in enumerate(zip(inputs, averages, strict=True)):
         rows = average[before[i] : before[i] + tf.shape(tensor, out_type=tf.int64)[0]]
@@ -82,22 +88,22 @@ def _gathered(op: Any, averages: Any) -> list[Any]:
 
 
 def _allgather(op: Any, gradient: Any) -> Any:
-    return _gathered(op, [mpi_ops._allreduce(gradient, op=Average, **_common(op))])[0]
+    return _gathered(op, [mpi_ops._allreduce(_typed(op, [gradient])[0], op=Average, **_common(op))])[0]
 
 
 def _grouped_allgather(op: Any, *gradients: Any) -> Any:
-    return _gathered(op, mpi_ops._grouped_allreduce(gradients, op=Average, **_common(op)))
+    return _gathered(op, mpi_ops._grouped_allreduce(_typed(op, gradients), op=Average, **_common(op)))
 
 
 def _broadcast(op: Any, gradient: Any) -> Any:
-    average = mpi_ops._allreduce(gradient, op=Average, **_common(op))
+    average = mpi_ops._allreduce(_typed(op, [gradient])[0], op=Average, **_common(op))
     if is_elastic():
         return average * tf.cast(tf.equal(mpi_ops.rank_op(), op.get_attr("root_rank")), average.dtype)
     return average if mpi_ops.rank() == op.get_attr("root_rank") else average * 0
 
 
 def _alltoall(op: Any, gradient: Any, _: Any) -> Any:
-    returned, _ = mpi_ops.alltoall(gradient, op.outputs[1], **_common(op))
+    returned, _ = mpi_ops.alltoall(_typed(op, [gradient])[0], op.outputs[1], **_common(op))
     tensor = op.inputs[0]
     unsent = tf.shape(tensor)[0] - tf.shape(returned)[0]
     padding = tf.concat([unsent[tf.newaxis], tf.shape(tensor)[1:]], axis=0)
@@ -116,15 +122,16 @@ def _scale(op: Any, gradient: Any) -> Any:
 
 
 def _reducescatter(op: Any, gradient: Any) -> Any:
-    return tf.ensure_shape(mpi_ops.allgather(_scale(op, gradient), **_common(op)), op.inputs[0].shape)
+    scaled = _scale(op, _typed(op, [gradient])[0])
+    return tf.ensure_shape(mpi_ops.allgather(scaled, **_common(op)), op.inputs[0].shape)
 
 
 def _grouped_reducescatter(op: Any, *gradients: Any) -> Any:
-    gathered = mpi_ops.grouped_allgather([_scale(op, gradient) for gradient in gradients], **_common(op))
+    gathered = mpi_ops.grouped_allgather([_scale(op, each) for each in _typed(op, gradients)], **_common(op))
     return [tf.ensure_shape(each, tensor.shape) for each, tensor in zip(gathered, op.inputs, strict=True)]
 
 
-GRADIENTS: dict[str, Gradient] = {
+_RULES: dict[str, Gradient] = {
     "HorovodAllreduce": _allreduce,
     "HorovodGroupedAllreduce": _grouped_allreduce,
     "HorovodAllgather": _allgather,
@@ -134,6 +141,7 @@ GRADIENTS: dict[str, Gradient] = {
     "HorovodReducescatter": _reducescatter,
     "HorovodGroupedReducescatter": _grouped_reducescatter,
 }
+GRADIENTS.update(_RULES)
 WITHOUT_GRADIENT = (
     "HorovodBroadcastInplace",
     "HorovodBroadcastInplaceResource",

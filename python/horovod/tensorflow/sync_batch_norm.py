@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from horovod._generic.reduce_ops import Average
 from horovod.tensorflow.mpi_ops import _allreduce, size
-from horovod.tensorflow.util import _executing_eagerly
+from horovod.tensorflow.util import _executing_eagerly, is_elastic
 
 _Base: Any = tf.keras.layers.BatchNormalization
 _OF_KERAS_2 = hasattr(_Base, "_fused_can_be_used")
@@ -35,7 +35,7 @@ class SyncBatchNormalization(_Base):  # type: ignore[misc]
         to the common mean, which keeps digits that the difference of two large means would lose.
         """
         mean, variance = super()._moments(*args, **kwargs)
-        if size() == 1:
+        if size() == 1 and not is_elastic():  # a graph that is made in an elastic world of one may see it grow
             return mean, variance
         common = _allreduce(mean, op=Average)
         return common, _allreduce(variance + tf.square(mean - common), op=Average)

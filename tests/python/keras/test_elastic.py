@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,81 @@ def test_sync_takes_over_rank_0() -> None:
     assert_close(everything(model), synced)
 
 
+def test_sync_takes_over_the_rank_that_is_furthest() -> None:
+    """Variables and plain values come from the same rank, whichever it is."""
+    last = hvd.size() - 1
+    model = compiled_model(seed=hvd.rank())
+    state: Any = TensorFlowKerasState(model, batch=hvd.rank())
+    value = tf.Variable(1.0 * hvd.rank())
+    other: Any = TensorFlowState([value], batch=hvd.rank())
+    before = everything(model)
+    state.sync_root = other.sync_root = last
+    state.sync()
+    other.sync()
+    if hvd.rank() == last:
+        assert_close(everything(model), before)
+    assert_same_on_all_ranks(everything(model))
+    assert (state.batch, other.batch, float(value)) == (last, last, last)
+
+
+def test_a_file_holds_the_model_and_its_optimizer(tmp_path: Path) -> None:
+    """And not only the plain values: else a job would go on at epoch 4 with weights of the first."""
+    model = compiled_model()
+    state: Any = TensorFlowKerasState(model, epoch=0)
+    if hvd.rank() != 0:
+        state._rank = lambda: 0  # each has its own file here
+    state.save_to(tmp_path / "commit")
+    train(model)
+    state.epoch = 4
+    state.commit()
+    kept = everything(model)
+    train(model)
+    state.finish_saving()
+
+    later = compiled_model(seed=5)
+    resumed: Any = TensorFlowKerasState(later, epoch=0)
+    assert resumed.resume_from(tmp_path / "commit")
+    assert_close(everything(later), kept)
+    assert resumed.epoch == 4
+    train(later)
+    resumed.restore()
+    assert_close(everything(later), kept)
+
+    wider = keras.Sequential([small.layers.Input((3,)), small.layers.Dense(7)])
+    wider.compile(optimizer=optimizers.SGD(0.1), loss="mse")
+    with pytest.raises(ValueError, match="another script"):
+        TensorFlowKerasState(wider, epoch=0).resume_from(tmp_path / "commit")
+
+
+def test_a_file_holds_variables(tmp_path: Path) -> None:
+    variable = tf.Variable([1.0, 2.0])
+    state: Any = TensorFlowState([variable], step=3)
+    state.save_to(tmp_path / "commit")
+    state._rank = lambda: 0
+    state.commit()
+    variable.assign([5.0, 6.0])
+    state.finish_saving()
+    later: Any = TensorFlowState([tf.Variable([0.0, 0.0])], step=0)
+    assert later.resume_from(tmp_path / "commit")
+    assert (later.variables[0].numpy().tolist(), later.step) == ([1.0, 2.0], 3)
+
+
+def test_local_sums_end_with_the_world() -> None:
+    """A rank that joins has none; with different counts the ranks would wait for each other for ever."""
+    model = make_model()
+    optimizer = hvd.DistributedOptimizer(optimizers.SGD(0.1), backward_passes_per_step=2)
+    model.compile(optimizer=optimizer, loss="mse")
+    state = TensorFlowKerasState(model)
+    train(model, batches=2)
+    if hvd.rank() > 0:  # the survivors are in the middle of a step
+        train(model, batches=1)
+    state.on_reset()
+    assert int(model.optimizer._agg_helper.counter) == 0
+    state.sync()
+    train(model, batches=2)
+    assert_same_on_all_ranks(model.get_weights())
+
+
 def test_model_without_variables_is_refused() -> None:
     model = keras.Sequential([small.layers.Dense(1)])
     model.compile(optimizer=optimizers.SGD(0.1), loss="mse")
@@ -98,6 +174,12 @@ def test_state_of_a_graph() -> None:
         session.run(variable.assign(3.0))
         state.restore()
         assert session.run(variable) == 1.0
+        session.run(variable.assign(2.0 + hvd.rank()))
+        state.sync_root = hvd.size() - 1  # by then ranks may have had other roots: a new one has none
+        if hvd.rank() == 0:
+            state._broadcasts.clear()
+        state.sync()
+        assert session.run(variable) == 1.0 + hvd.size()
 
 
 class Commits:

@@ -109,3 +109,104 @@ def test_sparse_gradients_are_not_summed_up() -> None:
     slices = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([3, 2]))
     with pytest.raises(ValueError, match="sparse_as_dense"):
         optimizer.apply_gradients([(slices, variable)])
+
+
+class Computing(optimizers.SGD):  # type: ignore[misc]
+    """Computes gradients in its own way: twice as large."""
+
+    def get_gradients(self, loss: Any, params: Any) -> Any:
+        return [2 * each for each in tf.gradients(loss, params)]
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> Any:
+        with tf.GradientTape() as tape:
+            value = loss()
+        return [(2 * grad, each) for grad, each in zip(tape.gradient(value, var_list), var_list, strict=True)]
+
+
+class Applying(optimizers.SGD):  # type: ignore[misc]
+    """Applies gradients in its own way: cuts them at 1, and one variable after the other."""
+
+    def apply_gradients(self, grads_and_vars: Any) -> Any:
+        for grad, variable in grads_and_vars:
+            super().apply_gradients([(tf.minimum(grad, 1.0), variable)])
+
+
+class Calling(optimizers.SGD):  # type: ignore[misc]
+    """One of its methods calls another of Horovod's."""
+
+    def get_gradients(self, loss: Any, params: Any) -> Any:
+        return [3 * grad for grad, _ in self.compute_gradients(loss, params)]
+
+
+def gradient_of_rank(rank: int) -> float:
+    return 0.25 * (rank + 1)
+
+
+def loss_of(variables: Any) -> Any:
+    return lambda: tf.add_n([each * gradient_of_rank(hvd.rank()) for each in variables])
+
+
+def total_gradient() -> float:
+    return sum(gradient_of_rank(rank) for rank in range(hvd.size()))
+
+
+def make(cls: Any) -> tuple[Any, list[Any]]:
+    variables = [tf.Variable(0.0), tf.Variable(0.0)]
+    optimizer = hvd.DistributedOptimizer(cls(1.0), op=hvd.Sum)  # of a sum it shows when it is reduced twice
+    optimizer.build(variables)
+    return optimizer, variables
+
+
+def test_own_ways_to_compute_gradients_are_used() -> None:
+    optimizer, variables = make(Computing)
+    doubled = 2 * total_gradient()
+    pairs = optimizer.compute_gradients(loss_of(variables), variables)
+    assert_close([grad.numpy() for grad, _ in pairs], [doubled, doubled])
+    optimizer.apply_gradients(pairs)
+    optimizer.minimize(loss_of(variables), variables)
+    assert_close([each.numpy() for each in variables], [-2 * doubled] * 2)
+
+    @tf.function
+    def grads() -> Any:
+        return optimizer.get_gradients(loss_of(variables)(), variables)
+
+    assert_close([each.numpy() for each in grads()], [doubled, doubled])
+
+
+def test_own_ways_to_apply_gradients_get_the_reduced_ones() -> None:
+    optimizer, variables = make(Applying)
+    for _ in range(2):
+        grads = [tf.constant(gradient_of_rank(hvd.rank())), tf.constant(10.0)]
+        optimizer.apply_gradients(zip(grads, variables, strict=True))
+    assert_close([each.numpy() for each in variables], [-2 * min(1.0, total_gradient()), -2.0])
+    optimizer.minimize(loss_of(variables), variables)
+    assert_close([variables[1].numpy()], [-2.0 - min(1.0, total_gradient())])
+
+
+def test_methods_that_call_each_other_reduce_once() -> None:
+    optimizer, variables = make(Calling)
+
+    @tf.function
+    def grads() -> Any:
+        return optimizer.get_gradients(loss_of(variables), variables)
+
+    assert_close([each.numpy() for each in grads()], [3 * total_gradient()] * 2)
+
+
+@pytest.mark.skipif(KERAS_3, reason="Keras 3 has no aggregate_gradients")
+def test_own_ways_to_aggregate_come_after_the_reduction() -> None:
+    class Aggregating(optimizers.SGD):  # type: ignore[misc]
+        def aggregate_gradients(self, grads_and_vars: Any) -> Any:
+            return [(tf.minimum(grad, 1.0), variable) for grad, variable in grads_and_vars]
+
+    optimizer, variables = make(Aggregating)
+    optimizer.apply_gradients([(tf.constant(10.0), variables[0])])
+    assert float(variables[0]) == -1.0
+
+    class Legacy(optimizers.legacy.SGD):  # type: ignore[misc]
+        def apply_gradients(self, grads_and_vars: Any, name: Any = None) -> Any:
+            return super().apply_gradients([(tf.minimum(grad, 1.0), each) for grad, each in grads_and_vars], name)
+
+    variable = tf.Variable(0.0)
+    hvd.DistributedOptimizer(Legacy(1.0), op=hvd.Sum).apply_gradients([(tf.constant(0.75), variable)])
+    assert float(variable) == -1.0

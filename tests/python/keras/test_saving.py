@@ -13,7 +13,7 @@ from small import KERAS_3, assert_close, assert_same_on_all_ranks, fit, keras, m
 
 import horovod.keras
 import horovod.tensorflow.keras as hvd
-from horovod._keras.optimizer import is_distributed
+from horovod._keras.distributed import is_distributed
 from horovod._keras.variables import is_keras_3, variables_of
 
 # Not the folder of a SavedModel: Keras 2 itself brings no state of an optimizer back from it.

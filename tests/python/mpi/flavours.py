@@ -72,6 +72,7 @@ class Flavour:
             **kept,
             **{f"{launcher}_ALLOW_RUN_AS_ROOT{end}": "1" for launcher in ("OMPI", "PRTE") for end in ("", "_CONFIRM")},
             "OMPI_MCA_mpi_yield_when_idle": "1",  # the machine is not ours alone; MPICH does so by itself
+            "UCX_TLS": "tcp,self",  # by shared memory, UCX ends ranks of MPICH whose peer was killed
             "HOROVOD_MPI_LIBRARY": str(self.plugin),
             "HOROVOD_START_TIMEOUT": "60",
             "PYTHONPATH": str(ROOT / "python"),

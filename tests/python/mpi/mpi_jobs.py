@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +90,13 @@ def run(flavour: Flavour, size: int, body: Callable[..., object], *args: Any, **
     job = finish(start(flavour, size, body, *args, **options))
     assert job.code == 0, job.report
     return job
+
+
+def path_without(folder: Path, *beginnings: str) -> str:
+    """A PATH without the programs whose names begin so."""
+    folder.mkdir()
+    for part in os.environ["PATH"].split(":"):
+        for program in Path(part).glob("*"):
+            if not program.name.startswith(beginnings) and not (folder / program.name).exists():
+                (folder / program.name).symlink_to(program)
+    return str(folder)

@@ -108,7 +108,7 @@ def come_late(level: str, comm: list[int] | None) -> None:
     if level == "in MPI":
         import ctypes
 
-        from horovod.common import mpi
+        from horovod._native import mpi
 
         mpi.use()
         assert ctypes.CDLL(os.environ["HOROVOD_MPI_LIBRARY"]).MPI_Init(None, None) == 0

@@ -33,17 +33,6 @@ def test_mpi_is_the_controller_without_mpi4py(flavour: Flavour, data: str) -> No
     assert run(flavour, 2, body, data, data=data).lines == ["done"] * 2
 
 
-def test_without_being_asked_mpi_is_not_used(flavour: Flavour) -> None:
-    def body() -> None:
-        hvd.init()
-        assert hvd.size() == 2 and hvd.gloo_enabled() and not hvd.mpi_enabled()
-        assert hvd.allreduce(np.ones(5), op=hvd.Sum)[0] == 2
-        assert "libhorovod_mpi" not in __import__("pathlib").Path("/proc/self/maps").read_text()
-        say("done")
-
-    assert run(flavour, 2, body).lines == ["done"] * 2
-
-
 @pytest.mark.parametrize(("disabled", "expected"), [("1", "False"), ("0", "True")])
 def test_threads_of_mpi_can_be_switched_off(flavour: Flavour, disabled: str, expected: str) -> None:
     def body() -> None:
@@ -56,6 +45,43 @@ def test_threads_of_mpi_can_be_switched_off(flavour: Flavour, disabled: str, exp
         assert set(job.lines) <= {"True", "False"}  # it gives more than it is asked for, as it may
     else:
         assert job.lines == [expected] * 2
+
+
+@needs_mpi4py
+def test_a_rank_that_ends_early_waits_for_the_connections_of_the_others(flavour: Flavour) -> None:
+    """MPICH before 4.2 over TCP: ranks that block in MPI_Finalize do not answer one that comes later."""
+
+    def body() -> None:
+        import time
+
+        hvd.init()
+        assert hvd.allreduce(np.ones(5), op=hvd.Sum)[0] == 3
+        if hvd.rank() == 2:  # answers the others, outside of MPI_Finalize
+            from mpi4py import MPI
+
+            end = time.monotonic() + 2
+            while time.monotonic() < end:
+                MPI.COMM_WORLD.Iprobe()
+        say("done")
+
+    assert run(flavour, 3, body, data="mpi").lines == ["done"] * 3
+
+
+def test_a_rank_in_slow_motion_at_the_end(flavour: Flavour) -> None:
+    """The same, when the others are inside MPI_Finalize long before this one, which answers them outside of it."""
+
+    def body() -> None:
+        import subprocess
+
+        hvd.init()
+        assert hvd.allreduce(np.ones(5), op=hvd.Sum)[0] == 3
+        say("done")
+        if hvd.rank() == 2:  # runs for 2 ms, stands still for 300 ms, until it is gone
+            slow = f"while kill -STOP {os.getpid()}; do sleep 0.3; kill -CONT {os.getpid()}; sleep 0.002; done"
+            subprocess.Popen(["sh", "-c", slow], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+    for data in ("mpi", "engine"):
+        assert run(flavour, 3, body, data=data).lines == ["done"] * 3
 
 
 @needs_mpi4py

@@ -252,3 +252,39 @@ def test_refusal_of_the_launcher_is_a_value_error() -> None:
 def test_failure_before_any_worker() -> None:
     with pytest.raises(RuntimeError, match=r"^the job failed before a worker reported; horovodrun said:\nno ssh$"):
         outcome([], 1, 1, "no ssh")
+
+
+def test_the_rank_that_failed_not_those_that_lost_it() -> None:
+    """Rank 1 takes its time to leave; the others have failed, and ended, before."""
+
+    def body() -> None:
+        import atexit
+        import time
+
+        import numpy as np
+
+        import horovod.numpy as hvd
+
+        atexit.register(time.sleep, 0.5)
+        hvd.init()
+        if hvd.rank() == 1:
+            raise ValueError("bad batch")
+        hvd.allreduce(np.ones(4))
+
+    error = failure(body, 3)
+    assert str(error).startswith("rank 1 on localhost failed: ValueError: bad batch\n")
+    assert isinstance(error.__cause__, ValueError)
+
+
+def test_the_launcher_says_which_rank_was_killed() -> None:
+    def body() -> None:
+        import numpy as np
+
+        import horovod.numpy as hvd
+
+        hvd.init()
+        if hvd.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        hvd.allreduce(np.ones(4))
+
+    assert str(failure(body, 3)).startswith("rank 1 on localhost ended without a result; horovodrun said:\n")

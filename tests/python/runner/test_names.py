@@ -322,8 +322,8 @@ def test_settings(tmp_path: Path) -> None:
         gloo_run.gloo_run(settings, None, os.environ, None, ["sh", "-c", "exit 9"])
     assert BaseSettings(num_proc=1, verbose=2, tcp_flag=True, nics={"b", "a"}).to_arguments() == [
         "--num-proc=1",
-        "--network-interfaces=a,b",
         "--verbose",
+        "--network-interfaces=a,b",
         "--tcp",
     ]
 
@@ -339,13 +339,13 @@ def test_elastic_settings() -> None:
     assert settings.elastic
     assert settings.to_arguments() == [
         "--num-proc=2",
+        "--host-discovery-script=./hosts.sh",
         "--min-np=1",
         "--max-np=4",
         "--slots-per-host=2",
         "--blacklist-cooldown-range",
         "1",
         "5",
-        "--host-discovery-script=./hosts.sh",
     ]
     with pytest.raises(ValueError, match="HostDiscoveryScript, not a FixedHosts"):
         ElasticSettings(discovery=FixedHosts({}), num_proc=1).to_arguments()

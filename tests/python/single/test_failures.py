@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,6 +181,61 @@ def test_a_signal_ends_a_wait_promptly(number: signal.Signals, code: int, told: 
         assert time.monotonic() - sent < 5
         ended = ranks.wait()
         assert "HorovodInternalError" in ended[1].lines[1] and told in ended[1].lines[1], ended[1].lines
+
+
+def interrupted_while_in_flight(path: str, framework: str, exception: str) -> None:
+    """Large arrays are memory maps of their own: what the engine writes after they were freed ends the process."""
+    count = 16 << 20
+
+    def run() -> None:
+        if framework == "numpy":
+            hvd.allreduce(np.ones(count, np.float32), name="large")
+            return
+        import tensorflow as tf
+
+        import horovod.tensorflow as hvd_tf
+
+        hvd_tf.allreduce(tf.ones([count]), name="large")
+
+    def interrupt(_number: int, frame: Any) -> None:
+        while frame is not None:
+            if frame.f_code.co_name in ("wait", "_finished") and "code" in frame.f_locals:  # it is in flight
+                raise {"KeyboardInterrupt": KeyboardInterrupt, "TimeoutError": TimeoutError}[exception]
+            frame = frame.f_back
+
+    hvd.init()
+    if hvd.rank() == 0:
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+        try:
+            run()
+        except (KeyboardInterrupt, TimeoutError) as error:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            say(type(error).__name__)
+        open(path, "w").close()
+    else:
+        while not os.path.exists(path):
+            time.sleep(0.01)
+        run()
+    hvd.allreduce(np.ones(1), name="after")
+    say("alive")
+
+
+@pytest.mark.parametrize("exception", ["KeyboardInterrupt", "TimeoutError"])
+def test_memory_stays_when_an_exception_interrupts_a_wait(tmp_path: Path, exception: str) -> None:
+    """Ctrl-C, or what a handler of the script's own raises."""
+    ended = run_ranks(2, interrupted_while_in_flight, str(tmp_path / "go"), "numpy", exception)
+    assert [each.code for each in ended] == [0, 0], ended
+    assert ended[0].lines == [exception, "alive"], ended
+
+
+def test_memory_stays_when_the_operations_in_python_are_interrupted(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    env = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "HOROVOD_TENSORFLOW_FALLBACK": "1"}
+    arguments = (str(tmp_path / "go"), "tensorflow", "KeyboardInterrupt")
+    ended = run_ranks(2, interrupted_while_in_flight, *arguments, env=env, limit=300)
+    assert [each.code for each in ended] == [0, 0], ended
+    assert ended[0].lines == ["KeyboardInterrupt", "alive"], ended
 
 
 def no_memory_after_join() -> None:

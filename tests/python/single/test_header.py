@@ -23,6 +23,7 @@ ENUMS: dict[str, type[IntEnum]] = {
     "hvd_dtype": abi.DType,
     "hvd_kind": abi.Kind,
     "hvd_reduce_op": abi.ReduceOp,
+    "hvd_failure_kind": abi.FailureKind,
     "hvd_hosts_change": abi.HostsChange,
     "hvd_driver_action_kind": abi.DriverActionKind,
 }
@@ -30,6 +31,7 @@ STRUCTS: dict[str, type[ctypes.Structure]] = {
     "hvd_tensor": abi.Tensor,
     "hvd_request": abi.Request,
     "hvd_submit_options": abi.SubmitOptions,
+    "hvd_failure": abi.Failure,
     "hvd_elastic_event": abi.ElasticEvent,
     "hvd_driver_settings": abi.DriverSettings,
     "hvd_driver_action": abi.DriverAction,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import threading
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 import horovod.numpy as hvd
+from horovod._native.abi import Kind
+from horovod._native.operations import make_signal, release, submit, wait
 from horovod.common.basics import HorovodBasics
 
 
@@ -97,6 +102,22 @@ def test_init_again_after_shutdown_numbers_handles_from_1() -> None:
         hvd.shutdown()
         hvd.shutdown()
         assert not hvd.is_initialized()
+
+
+def test_handles_of_the_engine_mean_nothing_in_the_next_world() -> None:
+    """Whoever keeps one too long must not wait for, or release, an operation of another."""
+    seen: set[int] = set()
+    for _ in range(3):
+        hvd.init()
+        native = submit([make_signal(Kind.BARRIER, "barrier")], True)
+        for old in seen:
+            assert old != native
+            with pytest.raises(ValueError, match="no handle"):
+                wait(old)
+            release(old)
+        wait(native)
+        seen.add(native)
+        hvd.shutdown()
 
 
 def test_a_result_is_there_after_shutdown() -> None:
@@ -323,3 +344,57 @@ def test_compression() -> None:
     np.testing.assert_array_equal(hvd.allreduce(values, compression=Halves), values)
     np.testing.assert_array_equal(hvd.grouped_allreduce([values], compression=Halves)[0], values)
     np.testing.assert_array_equal(hvd.reducescatter(values, compression=Halves), values)
+
+
+@pytest.fixture
+def eager_threads() -> Iterator[None]:
+    """Threads take turns as often as Python can, so that short windows are hit."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def first_handle() -> int:
+    """The handle of the first operation that can be submitted."""
+    while True:
+        try:
+            return hvd.allreduce_async(np.ones(2), op=hvd.Sum)
+        except hvd.HorovodInternalError:
+            continue  # there is no world yet
+
+
+def test_an_operation_of_another_thread_in_a_new_world_is_kept(eager_threads: None) -> None:
+    """It may come before `init` has returned, and its memory is in use."""
+    for _ in range(10):
+        with ThreadPoolExecutor(1) as pool:
+            handle = pool.submit(first_handle)
+            hvd.init()
+            assert hvd.synchronize(handle.result()) is not None
+        hvd.shutdown()
+
+
+def test_an_init_of_another_thread_forgets_nothing(eager_threads: None) -> None:
+    for _ in range(4):
+        start = threading.Barrier(3)
+
+        def init_and_submit(start: threading.Barrier = start) -> Any:
+            start.wait()
+            hvd.init()
+            return hvd.synchronize(hvd.allreduce_async(np.ones(2), op=hvd.Sum))
+
+        with ThreadPoolExecutor(3) as pool:
+            results = [pool.submit(init_and_submit) for _ in range(3)]
+            assert all(each.result() is not None for each in results)
+        hvd.shutdown()
+
+
+def test_handles_are_kept_when_no_world_could_be_formed(monkeypatch: pytest.MonkeyPatch) -> None:
+    hvd.init()
+    handle = hvd.allreduce_async(np.ones(2), op=hvd.Sum)
+    hvd.shutdown()
+    with monkeypatch.context() as patch:
+        patch.setenv("HOROVOD_SIZE", "no number")
+        with pytest.raises(ValueError, match="HOROVOD_SIZE"):
+            hvd.init()
+    assert hvd.poll(handle)

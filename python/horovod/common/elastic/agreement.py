@@ -5,21 +5,36 @@ All of these are collective and need a world; without one (`is_possible`) a proc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from horovod._generic.objects import allgather_integers, max_of_integers
+from horovod._generic.objects import allgather_integers, allgather_object, max_of_integers
 from horovod._native.library import library
 
 _MICROSECONDS = 1_000_000  # timestamps travel as integers
 _REMOVED, _ADDED = 1, 2
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Progress:
-    """How far the state of a process is. The greater one is the better one to go on from."""
+    """How far the state of a process is, and of which job."""
 
     commits: int = 0
-    was_in_a_world: bool = False  # of two that have committed nothing, the one that others have taken over
+    was_in_a_world: bool = False  # so others had the same state, and may have gone on from it
+    job: int = field(default=0, compare=False)  # drawn when the job began; its files have it
+    run: int = field(default=0, compare=False)  # drawn at every start of the job
+    is_from_file: bool = field(default=False, compare=False)
+
+    def order(self) -> tuple[bool, int]:
+        """The greater one is the better one to go on from. No file counts against those who were in the world."""
+        return self.was_in_a_world, self.commits
+
+
+@dataclass(frozen=True)
+class FileFound:
+    """What a process was told to resume from."""
+
+    description: str
+    is_usable: bool
 
 
 @dataclass(frozen=True)
@@ -51,15 +66,35 @@ def newest_update(previous: float, newest: float, update: int) -> tuple[float, f
     return last / _MICROSECONDS, latest / _MICROSECONDS, removed * _REMOVED | added * _ADDED
 
 
-def choose_source(progress: Progress, skip_sync: bool) -> Source:
+def choose_source(progress: Progress, skip_sync: bool, file: FileFound | None = None) -> Source:
     """Find the lowest rank among those that are furthest, and whether anybody needs its state.
 
     The ranks of a world need not come from the same end of the one before: where one was told in order that hosts left,
-    another may have lost its peers in the middle of that very message. So nobody skips unless all can.
+    another may have lost its peers in the middle of that very message. So nobody skips unless all can. ValueError on
+    all ranks if only files could tell, and they do not.
     """
-    own = [progress.commits, int(progress.was_in_a_world), int(skip_sync)]
+    cannot_read = file is not None and not file.is_usable
+    flags = [progress.was_in_a_world, skip_sync, progress.is_from_file, cannot_read]
+    own = [progress.commits, progress.job, progress.run, *map(int, flags)]
     everyone = allgather_integers(own, "elastic.progress")
-    found = [Progress(commits, bool(old)) for commits, old, _ in everyone]
-    best = max(found)
-    all_can_skip = all(skip for _, _, skip in everyone) and all(each == best for each in found)
+    found = [Progress(commits, bool(old), job, run, bool(read)) for commits, job, run, old, _, read, _ in everyone]
+    if not any(each.was_in_a_world for each in found):
+        _check_files(found, any(unusable for *_, unusable in everyone), file)
+    best = max(found, key=Progress.order)
+    all_can_skip = all(skip for _, _, _, _, skip, _, _ in everyone) and all(each == best for each in found)
     return Source(found.index(best), best, not all_can_skip)
+
+
+def _check_files(found: list[Progress], some_are_unusable: bool, file: FileFound | None) -> None:
+    """The whole job starts: see whether there is one state in the files to go on from. Collective if there is not."""
+    jobs = {each.job for each in found if each.is_from_file}
+    if len(jobs) == 1 or not (jobs or some_are_unusable):
+        return
+    everyones = allgather_object(file.description if file else None, "elastic.files")
+    told = "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(everyones) if text)
+    if jobs:
+        raise ValueError(
+            f"the ranks found files of {len(jobs)} different jobs to resume from, and all would take over the state of "
+            f"one of them. Remove those that are not of this job. {told}"
+        )
+    raise ValueError(f"no rank has a file that it can resume from. {told}")

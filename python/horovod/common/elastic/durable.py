@@ -1,30 +1,61 @@
 """Commits in a file, from which a job goes on after all of its processes are gone.
 
 The file is replaced as a whole, so that whatever happens it holds a complete commit; a checksum tells whether it still
-does. Reading it unpickles it: read only what your own jobs have written.
+does. Its first lines name the job that wrote it. Reading it unpickles it: read only what your own jobs have written.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pickle
+import platform
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-_MAGIC = b"horovod commit 1\n"
+_MAGIC = b"horovod commit 2\n"
+_DIGEST_SIZE = hashlib.sha256().digest_size
+_LONGEST_HEADER = 1 << 16
 
 
-def write(path: Path, commits: int, values: Any) -> None:
-    """Replace the file by a commit, the `commits`-th of its job."""
-    payload = pickle.dumps({"commits": commits, "values": values}, protocol=5)
+@dataclass(frozen=True)
+class Origin:
+    """Which commit a file holds, and of which job."""
+
+    commits: int  # how many there were of the job until then
+    job: int = 0  # drawn when it began, and kept by those that go on from its files
+    run: int = 0  # drawn at every start of it
+    name: str = ""  # what the user calls it
+    host: str = ""
+    saved: str = ""  # when
+
+    def __str__(self) -> str:
+        return f'commit {self.commits} of job "{self.name}" (number {self.job:x}, saved {self.saved} on {self.host})'
+
+
+def name_of_script() -> str:
+    """What a job is called unless the user says so: restarts have the same, other trainings most often have not."""
+    return Path(sys.argv[0]).name if sys.argv else ""
+
+
+def write(path: Path, origin: Origin, values: Any) -> None:
+    """Replace the file by a commit, unless it holds a later one of the same run, whose rank 0 has changed since."""
+    present = peek(path)
+    if present is not None and present.run == origin.run and present.commits > origin.commits:
+        return
+    saved = datetime.now(timezone.utc).isoformat(" ", "seconds")
+    header = json.dumps(asdict(replace(origin, host=platform.node(), saved=saved))).encode() + b"\n"
+    payload = pickle.dumps(values, protocol=5)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")
     try:
         with unfinished.open("wb") as file:
-            file.write(_MAGIC + hashlib.sha256(payload).digest())
+            file.write(_MAGIC + header + _digest(header, payload))
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
@@ -38,25 +69,43 @@ def write(path: Path, commits: int, values: Any) -> None:
         os.close(folder)
 
 
-def read(path: Path) -> tuple[int, Any]:
-    """Return the number of commits and the values; ValueError if the file is damaged or another kind of file."""
+def read(path: Path) -> tuple[Origin, Any]:
+    """Return what the file holds, and its values; ValueError if it is damaged or another kind of file."""
     content = path.read_bytes()
-    start = len(_MAGIC) + hashlib.sha256().digest_size
     if not content.startswith(_MAGIC):
         raise ValueError(f"{path} is not a file that save_to has written")
-    payload = memoryview(content)[start:]
-    if hashlib.sha256(payload).digest() != content[len(_MAGIC) : start]:
+    start = content.find(b"\n", len(_MAGIC), len(_MAGIC) + _LONGEST_HEADER) + 1
+    header = content[len(_MAGIC) : start]
+    payload = memoryview(content)[start + _DIGEST_SIZE :]
+    if not start or _digest(header, payload) != content[start : start + _DIGEST_SIZE]:
         raise ValueError(f"{path} is damaged: wrong checksum; go on from another copy, or remove it to begin anew")
-    commit = pickle.loads(payload)
-    return commit["commits"], commit["values"]
+    return Origin(**json.loads(header)), pickle.loads(payload)
+
+
+def peek(path: Path) -> Origin | None:
+    """What the file holds, by its first lines; None if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            if file.readline(len(_MAGIC)) != _MAGIC:
+                return None
+            return Origin(**json.loads(file.readline(_LONGEST_HEADER)))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _digest(header: bytes, payload: bytes | memoryview) -> bytes:
+    whole = hashlib.sha256(header)
+    whole.update(payload)
+    return whole.digest()
 
 
 class DurableCommits:
     """Writes every n-th commit in a thread. Thread rule: one caller at a time."""
 
-    def __init__(self, path: Path, every: int) -> None:
+    def __init__(self, path: Path, every: int, name: str) -> None:
         self.path = path
         self.every = every
+        self.name = name
         self.written = -1  # the last commit that was given to the thread
         self._thread: threading.Thread | None = None
         self._warn: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
@@ -65,11 +114,11 @@ class DurableCommits:
         """Whether a commit is to be written. Never while another is: disks that are too slow do not stop training."""
         return commits % self.every == 0 and (self._thread is None or not self._thread.is_alive())
 
-    def start(self, commits: int, values: Any) -> None:
+    def start(self, origin: Origin, values: Any) -> None:
         """Write a commit; the values stay as they are until it is done."""
         self.finish()
-        self.written = commits
-        self._thread = threading.Thread(target=self._write, args=(commits, values), name="hvd-save")
+        self.written = origin.commits
+        self._thread = threading.Thread(target=self._write, args=(origin, values), name="hvd-save")
         self._thread.start()
 
     def finish(self) -> None:
@@ -78,8 +127,8 @@ class DurableCommits:
             self._thread.join()
             self._thread = None
 
-    def _write(self, commits: int, values: Any) -> None:
+    def _write(self, origin: Origin, values: Any) -> None:
         try:
-            write(self.path, commits, values)
+            write(self.path, replace(origin, name=self.name), values)
         except Exception as error:  # training goes on; the commit in memory is there
-            self._warn(f"cannot save commit {commits} to {self.path}: {error}")
+            self._warn(f"cannot save commit {origin.commits} to {self.path}: {error}")

@@ -56,7 +56,7 @@ def _settle(state: State, skip_sync: bool) -> None:
         if not skip_sync:
             state.sync()
         return
-    source = agreement.choose_source(state.progress(), skip_sync)
+    source = agreement.choose_source(state.progress(), skip_sync, state._file_found)
     if source.sync_needed:
         state.sync_root = source.rank
         state.sync()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import queue
+import secrets
+import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntFlag
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,9 @@ from typing import Any
 import cloudpickle
 
 from horovod._generic.objects import broadcast_object
+from horovod._native import elastic
 from horovod.common.elastic import agreement, durable
-from horovod.common.elastic.agreement import Progress
+from horovod.common.elastic.agreement import FileFound, Progress
 from horovod.common.exceptions import HostsUpdatedInterrupt
 
 
@@ -43,7 +47,8 @@ class State:
         self._last_updated_timestamp: float = 0
         self._reset_callbacks: list[Callable[[], None]] = []
         self._is_between_worlds = False
-        self._progress = Progress()
+        self._progress = Progress(job=secrets.randbits(62), run=secrets.randbits(62))
+        self._file_found: FileFound | None = None  # by `resume_from`, until the ranks have agreed on a state
         self._durable: durable.DurableCommits | None = None
 
     def register_reset_callbacks(self, callbacks: list[Callable[[], None]]) -> None:
@@ -106,31 +111,52 @@ class State:
 
     def on_settled(self, progress: Progress) -> None:
         """Note that all ranks of the world have the same state now, which is so far."""
-        self._progress = Progress(progress.commits, was_in_a_world=True)
+        found = self._file_found
+        if found is not None and not (found.is_usable and progress.job == self._progress.job):
+            whose = "the running job" if progress.was_in_a_world else "another rank's file"
+            _warn(f"this process goes on with the state of {whose}, commit {progress.commits}. {found.description}")
+        self._file_found = None
+        self._progress = replace(progress, was_in_a_world=True)
 
     # ---- in a file
 
-    def save_to(self, path: str | os.PathLike[str], every: int = 1) -> None:
+    def save_to(self, path: str | os.PathLike[str], every: int = 1, job: str | None = None) -> None:
         """Have rank 0 also write every n-th commit to a file, in the background; the same path on all ranks.
 
-        A commit is left out while the one before is still being written; the last is always written.
+        A commit is left out while the one before is still being written; the last is always written. `job` is what
+        the file says whose it is; the name of the script if it is not given.
         """
         if every < 1:
             raise ValueError(f"every must be 1 or more, not {every}")
         self.durable_values()  # says at once when it cannot be done
-        self._durable = durable.DurableCommits(Path(path), every)
+        self._durable = durable.DurableCommits(Path(path), every, durable.name_of_script() if job is None else job)
 
-    def resume_from(self, path: str | os.PathLike[str]) -> bool:
+    def resume_from(self, path: str | os.PathLike[str], job: str | None = None) -> bool:
         """Go on from a file that `save_to` has written; False if there is none. Before the training function is called.
 
-        Ranks that have no file, or an older one, take over the state of one that has.
+        Ranks that have no file, or an older one, take over the state of one that has; if the job runs already, all take
+        over its state, whatever the file says. A file of a job with another name than `job`, or that of this script, is
+        refused, as is a damaged one: with a ValueError, which a worker of an elastic job raises only when all ranks
+        have found that nobody has a state.
         """
+        name = durable.name_of_script() if job is None else job
         try:
-            commits, values = durable.read(Path(path))
+            origin, values = durable.read(Path(path))
+            if origin.name != name:
+                raise ValueError(
+                    f'{path} holds {origin}, and this is "{name}": choose another file, or name the job to go on from, '
+                    f'as in resume_from(..., job="{origin.name}")'
+                )
+            self.load_durable_values(values)
         except FileNotFoundError:
             return False
-        self.load_durable_values(values)
-        self._progress = Progress(commits)
+        except Exception as error:
+            if not (elastic.is_worker() and agreement.is_possible()):
+                raise
+            self._file_found = FileFound(f"{path} was not used: {error}", is_usable=False)
+            return False
+        self._file_found = FileFound(f"{path} holds {origin}", is_usable=True)
+        self._progress = Progress(origin.commits, job=origin.job, run=self._progress.run, is_from_file=True)
         return True
 
     def finish_saving(self) -> None:
@@ -139,7 +165,7 @@ class State:
             return
         self._durable.finish()
         if self._durable.written not in (-1, self._progress.commits):
-            self._durable.start(self._progress.commits, self.durable_values())
+            self._durable.start(self._origin(), self.durable_values())
             self._durable.finish()
 
     def durable_values(self) -> Any:
@@ -154,9 +180,12 @@ class State:
 
     def _save_as_next(self) -> None:
         self.save()
-        self._progress = Progress(self._progress.commits + 1, self._progress.was_in_a_world)
+        self._progress = replace(self._progress, commits=self._progress.commits + 1)
         if self._durable is not None and self._durable.is_due(self._progress.commits) and self._rank() == 0:
-            self._durable.start(self._progress.commits, self.durable_values())
+            self._durable.start(self._origin(), self.durable_values())
+
+    def _origin(self) -> durable.Origin:
+        return durable.Origin(self._progress.commits, self._progress.job, self._progress.run)
 
     def _interrupt_if_hosts_changed(self, is_saved: bool) -> None:
         newest, update = self._last_updated_timestamp, HostUpdateResult.no_update
@@ -174,6 +203,10 @@ class State:
             if not is_saved:
                 self._save_as_next()
             raise HostsUpdatedInterrupt(agreed == HostUpdateResult.removed)
+
+
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 class ObjectState(State):

@@ -6,7 +6,6 @@ Thread rule: any thread; each call has a server and a launcher of its own.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -54,19 +53,28 @@ def call(
         out = sys.stdout if replaced(sys.stdout, sys.__stdout__, 1) else None
         with Program([*arguments, *task], environment, out, sys.stderr) as program:
             code = program.wait()
-            words = program.words()
+            words, failed = program.words(), program.failed_rank()
     finally:
         server.close()
-    return outcome(server.events(), count, code, words, elastic, launcher)
+    return outcome(server.events(), count, code, words, elastic, launcher, failed)
 
 
 def outcome(
-    events: Sequence[Event], count: int | None, code: int, words: str, elastic: bool = False, launcher: str = NAME
+    events: Sequence[Event],
+    count: int | None,
+    code: int,
+    words: str,
+    elastic: bool = False,
+    launcher: str = NAME,
+    failed: int | None = None,
 ) -> list[Any]:
-    """The results by rank, or the exception that says why there are none."""
+    """The results by rank, or the exception that says why there are none.
+
+    `failed`: the rank that the launcher has found to be the cause.
+    """
     if code == USAGE_ERROR:
         raise ValueError(words.removeprefix("horovodrun: ") or "horovodrun does not accept these options")
-    cause = _last_error(events, code) if elastic else root_cause(events, _first_failed(words))
+    cause = _last_error(events, code) if elastic else root_cause(events, failed)
     if cause is not None:
         _raise(cause, words)
     results = {event.worker.rank: event for event in events if event.kind == "result"}
@@ -85,9 +93,13 @@ def root_cause(events: Sequence[Event], first_failed: int | None) -> Event | Non
 
     Events come in the order of their arrival, so the first is the cause, except that what follows from a rank's end may
     overtake the news of it: the error of a collective on another rank, or the end of a rank that the launcher stopped.
-    The launcher saw which rank ended first (`first_failed`).
+    The launcher has found which rank failed (`first_failed`); without its word, that of a rank which lost another one
+    counts.
     """
     endings = [event for event in events if event.kind != "result"]
+    if first_failed is None:
+        lost = (event.report.origin for event in endings if event.report is not None)
+        first_failed = next((rank for rank in lost if rank >= 0), None)
     known = any(event.kind == "lost" and event.worker.rank == first_failed for event in endings)
     for event in endings:
         if event.report is not None and not event.report.consequence:
@@ -102,11 +114,6 @@ def _last_error(events: Sequence[Event], code: int) -> Event | None:
     errors = [event for event in events if event.report is not None]
     own = [event for event in errors if event.report is not None and not event.report.consequence]
     return None if code == 0 or not errors else (own or errors)[-1]
-
-
-def _first_failed(words: str) -> int | None:
-    found = re.search(r"rank (\d+) on \S+ failed", words)
-    return int(found[1]) if found else None
 
 
 def _raise(cause: Event, words: str) -> NoReturn:

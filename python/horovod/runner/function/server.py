@@ -80,4 +80,9 @@ def _ending(worker: Worker, message: channel.Message) -> Event:
     if header.get("kind") == "result":
         return Event(worker, "result", message.parts)
     (summary, trace), exception = (bytes(part).decode() for part in message.parts[:2]), message.parts[2:]
-    return Event(worker, "error", exception, Report(summary, trace, bool(header.get("consequence"))))
+    return Event(
+        worker,
+        "error",
+        exception,
+        Report(summary, trace, bool(header.get("consequence")), int(header.get("origin", -1))),
+    )

@@ -45,6 +45,7 @@ class Report:
     summary: str  # the last line of the traceback: type and message
     traceback: str
     consequence: bool  # a collective failed, which is seldom where the cause is
+    origin: int = -1  # the rank whose failure it follows from, where that is known
 
 
 def pack(value: Any) -> list[bytes | memoryview]:

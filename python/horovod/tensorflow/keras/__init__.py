@@ -11,38 +11,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._generic.reduce_ops import Average, Sum
+from horovod._generic.reduce_ops import Average
 from horovod._keras import loading
 from horovod._keras.on_tensorflow import allgather, allreduce, broadcast, reducescatter
 from horovod._keras.optimizer import distribute
 from horovod._keras.settings import Groups, Settings, chosen_groups
-from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from horovod.common import names
+from horovod.common.names import *  # noqa: F403
+from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.functions import broadcast_global_variables as _broadcast_global_variables
 from horovod.tensorflow.keras import callbacks, elastic
-from horovod.tensorflow.mpi_ops import (
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
 
 
 def DistributedOptimizer(  # noqa: N802
@@ -104,41 +83,15 @@ def load_model(
 
 
 __all__ = [
-    "Average",
+    *names.__all__,
     "Compression",
     "DistributedOptimizer",
-    "ProcessSet",
-    "Sum",
-    "add_process_set",
     "allgather",
     "allreduce",
     "broadcast",
     "broadcast_global_variables",
     "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_initialized",
     "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
 ]

@@ -33,7 +33,7 @@ def set_args_from_config(args: Any, config: dict[str, Any], override_args: Colle
         values = config.get(section)
         value = values.get(name) if isinstance(values, dict) else None
         if value is not None:
-            setattr(args, option.dest, not value if option.dest == "no_stall_check" else value)
+            setattr(args, option.dest, not value if option.config_inverted else value)
     controller = config.get("controller")
     if controller is None:
         return

@@ -7,7 +7,10 @@ when the script has given one of its communicators.
 from __future__ import annotations
 
 import os
+import select
+import shlex
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,8 +20,10 @@ from typing import Any
 
 from horovod._native.abi import Code
 from horovod._native.library import last_error, library, library_path
+from horovod._native.program import find
 
 BUILD_SECONDS = 300
+_ONE_HOST = 1  # of hvd_mpi_expected
 _NAMES = ("HOROVOD_CONTROLLER", "HOROVOD_CPU_OPERATIONS")
 
 
@@ -61,13 +66,45 @@ def is_communicator(thing: Any, purpose: str) -> bool:
 
 def use(comm: Any = None, ranks: Sequence[int] = ()) -> None:
     """Take the next world from MPI: that of the communicator, or of these ranks of MPI_COMM_WORLD, or all of it."""
-    if not library().hvd_backend_built(b"mpi"):
-        _check(library().hvd_mpi_load(os.fsencode(_plugin())))
-    _compare_versions()
+    _load()
     if comm is not None and comm == _required().COMM_NULL:
         raise ValueError("comm is MPI.COMM_NULL: this process is in no world of it")
     address = None if comm is None else _required()._addressof(comm)
     _check(library().hvd_mpi_use(address, (c_int32 * len(ranks))(*ranks), len(ranks)))
+
+
+def offer(ranks: Sequence[int]) -> bool:
+    """Let the next world meet over MPI where mpirun, mpiexec or srun --mpi has started it; whether this rank can.
+
+    One host does without MPI unless all its ranks can use it; several hosts have no other place to meet.
+    """
+    hosts = library().hvd_mpi_expected()
+    if not hosts:
+        return False
+    obstacle = ""
+    try:
+        _check_connection()
+        _load()
+        _compare_launcher()
+    except ValueError as error:
+        obstacle = str(error)
+    numbers = (c_int32 * len(ranks))(*ranks)
+    if hosts == _ONE_HOST:
+        _check(library().hvd_mpi_offer(os.fsencode(obstacle), numbers, len(ranks)))
+    elif obstacle:
+        raise ValueError(
+            f"the ranks of several hosts that mpirun or srun has started meet over MPI, but {obstacle}\n"
+            "Where there is no MPI to be had, start the job with horovodrun, or export where the ranks meet "
+            "(HOROVOD_GLOO_RENDEZVOUS_ADDR, HOROVOD_GLOO_RENDEZVOUS_PORT and _HOROVOD_SECRET_KEY)"
+        )
+    else:
+        _check(library().hvd_mpi_use(None, numbers, len(ranks)))
+    return not obstacle
+
+
+def obstacle() -> str:
+    """Why the present world does not use MPI, where it was started by an MPI; otherwise nothing."""
+    return os.fsdecode(library().hvd_mpi_obstacle())
 
 
 def ranks_of(comm: Any, world: Any) -> list[int] | None:
@@ -88,19 +125,59 @@ def groups(comm: Any, world: Any) -> list[tuple[int, ...]]:
     return list(dict.fromkeys(found))
 
 
+def _load() -> None:
+    if not library().hvd_backend_built(b"mpi"):
+        _check(library().hvd_mpi_load(os.fsencode(_plugin())))
+    _compare_versions()
+
+
 def _plugin() -> str:
     """Where the plugin is: HOROVOD_MPI_LIBRARY, or what horovodrun has compiled, now or before."""
     named = os.environ.get("HOROVOD_MPI_LIBRARY")
     if named:
         return named
-    from horovod.runner import program
-
-    command = [program.find(), "--build-mpi"]
-    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    try:
+        command = [find(), "--build-mpi"]
+        result = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ValueError(f"MPI cannot be used: {error}") from None
     lines = result.stdout.splitlines()
     if result.returncode != 0 or not lines:
-        raise ValueError(f"MPI cannot be used: {' '.join(command)} failed\n{result.stderr.strip()}")
+        said = result.stderr.strip().removeprefix("horovodrun: ")
+        raise ValueError(f"MPI cannot be used: {said or f'{shlex.join(command)} failed'}")
     return lines[-1]
+
+
+def _check_connection() -> None:
+    """MPICH's mpirun and srun --mpi=pmi2 speak to MPI through a descriptor; without it, MPI would end the process."""
+    number = os.environ.get("PMI_FD", "")
+    if not number.isdecimal() or library().hvd_backend_built(b"mpi"):
+        return
+    try:
+        is_socket = stat.S_ISSOCK(os.fstat(int(number)).st_mode)
+    except OSError:
+        is_socket = False
+    if not is_socket:
+        raise ValueError(f"MPI cannot be used: a program between mpirun and this one has closed PMI_FD={number}")
+    poll = select.poll()
+    poll.register(int(number), 0)
+    if poll.poll(0):
+        raise ValueError(f"MPI cannot be used: another program of this rank has used PMI_FD={number}, and MPI, before")
+
+
+def _compare_launcher() -> None:
+    """An MPI that another one's mpirun has started ends the process, or believes that it is alone."""
+    version = library().hvd_mpi_version().decode()
+    is_open = version.startswith(("Open MPI", "IBM Spectrum MPI"))
+    by_open = bool(os.environ.get("OMPI_COMM_WORLD_RANK")) or not os.environ.get("PMI_RANK")
+    if is_open != by_open:
+        raise ValueError(
+            f"MPI cannot be used: the plugin is for {_short(_words(version))}, but this process was started for "
+            f"{'Open MPI' if by_open else 'MPICH'}. Choose that MPI with HOROVOD_MPI_HOME; or start the job with the "
+            "mpirun of the plugin's MPI, or with srun --mpi=pmix for Open MPI and --mpi=pmi2 for MPICH"
+        )
 
 
 def _compare_versions() -> None:

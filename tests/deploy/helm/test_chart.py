@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from chart import CHART, Values, helm, refusal, render
+from chart import CHART, Rendered, Values, helm, refusal, render
 
-KEYS = {"hostKey": "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n-----END-----", "hostKeyPub": "ssh-ed25519 AAAA demo"}
+BEGIN, END = (f"-----{word} OPENSSH PRIVATE KEY-----" for word in ("BEGIN", "END"))
+KEYS = {"hostKey": f"{BEGIN}\nAAAA\n{END}", "hostKeyPub": "ssh-ed25519 AAAA demo"}
 GPU = {"limits": {"nvidia.com/gpu": 4, "memory": "8Gi"}}
 
 VALUES: dict[str, Values] = {
@@ -38,6 +41,7 @@ VALUES: dict[str, Values] = {
         "networkPolicy": {"extraIngress": [{"from": [{"namespaceSelector": {}}]}]},
         "podDisruptionBudget": {"maxUnavailable": "25%"},
     },
+    "a claim": {"datasetPvc": {"enabled": True, "size": "2Ti", "storageClass": "fast", "accessMode": "ReadOnlyMany"}},
     "left empty": {
         **dict.fromkeys(["resources", "env", "nodeSelector", "tolerations", "affinity", "volumes", "volumeMounts"]),
         **dict.fromkeys(["useHostNetwork", "useHostPID", "datasetPvc", "nameOverride", "fullnameOverride"]),
@@ -241,6 +245,90 @@ def test_places_volumes_and_data() -> None:
     assert "scratch" not in [mount["name"] for mount in containers(driver)["wait-workers"]["volumeMounts"]]
 
 
+def mounted_claims(rendered: Rendered) -> set[str]:
+    """Of driver and workers, which both have it."""
+    found = set()
+    for spec, name in (
+        (rendered.pod("StatefulSet"), "worker"),
+        (rendered.pod("Job", "demo-horovod"), "horovod-driver"),
+    ):
+        (claim,) = [each["persistentVolumeClaim"] for each in spec["volumes"] if each["name"] == "dataset"]
+        mounts = {mount["name"]: mount["mountPath"] for mount in containers(spec)[name]["volumeMounts"]}
+        assert mounts["dataset"] == "/data"
+        found.add(claim["claimName"])
+    return found
+
+
+def test_a_claim_for_the_data_is_made() -> None:
+    result = helm("template", "demo", CHART, "--set", "datasetPvc.enabled=true")
+    assert (result.returncode, result.stderr) == (0, "")
+    rendered = Rendered(result.stdout)
+    claim = rendered.find("PersistentVolumeClaim")
+    assert mounted_claims(rendered) == {claim["metadata"]["name"]} == {"demo-horovod-dataset"}
+    assert claim["spec"] == {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}}
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    chosen = render(VALUES["a claim"]).find("PersistentVolumeClaim")["spec"]
+    storage = {"requests": {"storage": "2Ti"}}
+    assert chosen == {"accessModes": ["ReadOnlyMany"], "storageClassName": "fast", "resources": storage}
+    none = render({"datasetPvc": {"enabled": True, "storageClass": "-"}}).find("PersistentVolumeClaim")["spec"]
+    assert none["storageClassName"] == ""
+
+
+@pytest.mark.parametrize("value", ["mnist", {"enabled": True, "existingClaim": "mnist"}])
+def test_an_existing_claim_is_taken(value: Any) -> None:
+    rendered = render({"datasetPvc": value})
+    assert mounted_claims(rendered) == {"mnist"}
+    assert rendered.names("PersistentVolumeClaim") == []
+
+
+@pytest.mark.parametrize("value", ["", None, {}, {"enabled": False, "existingClaim": "mnist", "size": "1Gi"}])
+def test_without_a_claim_there_is_none(value: Any) -> None:
+    assert render({"datasetPvc": value}).text == render().text
+
+
+FORMATS = {
+    "ed25519": ["-t", "ed25519"],
+    "ecdsa": ["-t", "ecdsa"],
+    "ecdsa PEM": ["-t", "ecdsa", "-m", "PEM"],
+    "rsa": ["-t", "rsa", "-b", "2048"],
+    "rsa PEM": ["-t", "rsa", "-b", "2048", "-m", "PEM"],
+    "rsa PKCS8": ["-t", "rsa", "-b", "2048", "-m", "PKCS8"],
+}
+TUTORIAL = "indented as in tutorials"
+MANGLED: dict[str, Callable[[str], str]] = {
+    "as it is": lambda key: key,
+    TUTORIAL: lambda key: "".join(f"    {line}\n" for line in key.splitlines()).rstrip("\n"),
+    "by tabs, behind empty lines": lambda key: "\n \n\t" + key.replace("\n", " \t\n\t"),
+    "from Windows": lambda key: key.replace("\n", "\r\n"),
+    "from Windows, twice": lambda key: key.replace("\n", "\r\r\n").rstrip("\r\n"),
+    "from an old Mac": lambda key: key.replace("\n", "\r"),
+}
+
+
+@pytest.mark.parametrize(
+    ("format", "mangled"),
+    dict.fromkeys([*((each, TUTORIAL) for each in FORMATS), *(("rsa", each) for each in MANGLED)]),
+)
+def test_keys_arrive_as_ssh_takes_them(format: str, mangled: str, tmp_path: Path) -> None:
+    """On the command line of Helm, as tutorials give them, and in a file of values."""
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-N", "", "-C", "demo", "-f", key, *FORMATS[format]], check=True, timeout=60)
+    public = (tmp_path / "key.pub").read_text()
+    private, mangled_public = (MANGLED[mangled](text) for text in (key.read_text(), public))
+    pair = {"hostKey": private, "hostKeyPub": mangled_public}
+    options = [word for name, value in pair.items() for word in ("--set", f"ssh.{name}={value}")]
+    by_command = helm("template", "demo", CHART, "--set", "ssh.useSecrets=true", *options)
+    assert by_command.returncode == 0, by_command.stderr
+    for rendered in (Rendered(by_command.stdout), render({"ssh": pair})):
+        data = {name: base64.b64decode(text) for name, text in rendered.find("Secret")["data"].items()}
+        arrived = tmp_path / "arrived"
+        arrived.touch(0o600)
+        arrived.write_bytes(data["host-key"])
+        derived = subprocess.run(["ssh-keygen", "-y", "-f", arrived], capture_output=True, text=True, timeout=60)
+        assert derived.stdout.split()[:2] == public.split()[:2], derived.stderr
+        assert data["host-key-pub"].decode() == public
+
+
 def test_a_key_without_a_value_is_not_given() -> None:
     """As in a file of which somebody has cleared the values."""
     assert render(VALUES["left empty"]).text == render().text
@@ -284,6 +372,11 @@ def test_without_root_nothing_is_allowed() -> None:
         ({"ssh": {"useSecrets": True}}, "needs both ssh.hostKey and ssh.hostKeyPub"),
         ({"ssh": {"hostKey": "x"}}, "needs both ssh.hostKey and ssh.hostKeyPub"),
         ({"ssh": {"existingSecret": "mine", **KEYS}}, "give either ssh.existingSecret or"),
+        ({"ssh": {"hostKey": KEYS["hostKeyPub"], "hostKeyPub": KEYS["hostKeyPub"]}}, "ssh.hostKey is no private key"),
+        ({"ssh": KEYS | {"hostKey": f"{BEGIN}\nAAAA"}}, "ssh.hostKey is no private key"),
+        ({"ssh": KEYS | {"hostKeyPub": KEYS["hostKey"]}}, "ssh.hostKeyPub is no public key"),
+        ({"datasetPvc": {"enable": True}}, "enable is not allowed"),
+        ({"datasetPvc": {"enabled": True, "accessMode": "rw"}}, "datasetPvc.accessMode"),
         ({"useHostNetwork": True}, "useHostNetwork needs an ssh.port other than 22"),
         ({"runAsNonRoot": True}, "runAsNonRoot needs an ssh.port of 1024 or more"),
     ],

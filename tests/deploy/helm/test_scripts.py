@@ -99,3 +99,27 @@ def test_keys_are_made_once(tmp_path: Path) -> None:
         assert b"OPENSSH PRIVATE KEY" in base64.b64decode(data[name])
         assert base64.b64decode(data[f"{name}-pub"]).startswith(b"ssh-ed25519 ")
     assert api.requests.count("POST /api/v1/namespaces/lab/secrets") == 1
+
+
+def test_keys_of_a_secret_are_mended_and_checked(tmp_path: Path) -> None:
+    """Also a secret that was not made by this chart may have indented keys; one with a passphrase is of no use."""
+    keys, taken = tmp_path / "keys", tmp_path / "taken"
+    keys.mkdir()
+    for name, phrase in (("good", ""), ("locked", "secret"), ("server-key", "")):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", phrase, "-f", keys / name], check=True, timeout=60)
+    public = (keys / "good.pub").read_text()
+    (keys / "server-key.pub").rename(keys / "server-key-pub")
+    (keys / "locked.pub").unlink()
+    for path in keys.iterdir():
+        path.write_text("\r\n".join(f"    {line}" for line in path.read_text().splitlines()))
+    script = f". {CHART / 'files/ssh.sh'}; SSH_KEYS={keys} SSH_DIR={taken}; take_keys"
+    result = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert f"ssh cannot use the private key {keys / 'locked'}" in result.stderr
+    derived = subprocess.run(["ssh-keygen", "-y", "-f", taken / "id"], capture_output=True, text=True, timeout=60)
+    assert derived.stdout.split()[:2] == public.split()[:2], derived.stderr
+    assert (taken / "authorized_keys").read_text() == public
+    server = subprocess.run(
+        ["ssh-keygen", "-y", "-f", taken / "server_key"], capture_output=True, text=True, timeout=60
+    )
+    assert (taken / "known_hosts").read_text().split()[:3] == ["*", *server.stdout.split()[:2]]

@@ -12,8 +12,23 @@ fail() {
   exit 1
 }
 
-# Keys are copied: ssh refuses those that others may read, which is how volumes often show them. The last newline is lost
-# on the way through many a values file, and ssh refuses that as well.
+# A key as ssh takes it. On the way through values files, secrets and other systems lines are indented, get carriage returns
+# or lose the last newline.
+clean_key() { { tr '\r' '\n' <"$1" && echo; } | sed -e 's/^[[:space:]]*//' -e 's/[[:space:]]*$//' -e '/^$/d'; }
+
+# $1: a private key, $2: where its copy goes, unless ssh cannot use it
+copy_private_key() {
+  local reason
+  clean_key "$1" >"$2.new"
+  if reason=$(ssh-keygen -y -P '' -f "$2.new" 2>&1 >/dev/null); then
+    mv "$2.new" "$2"
+  else
+    rm "$2.new"
+    say "ssh cannot use the private key $1; is it whole, and without a passphrase? ${reason##*$'\n'}" >&2
+  fi
+}
+
+# Keys are copied: ssh refuses those that others may read, which is how volumes often show them.
 take_keys() (
   umask 077
   mkdir -p "$SSH_DIR"
@@ -23,10 +38,10 @@ take_keys() (
     [ -f "$file" ] || continue
     name=$(basename "$file")
     case $name in
-      server-key) printf '%s\n' "$(cat "$file")" >"$SSH_DIR/server_key" ;;
-      server-key-pub) printf '* %s\n' "$(cut -d ' ' -f 1,2 "$file")" >"$SSH_DIR/known_hosts" ;;
-      *.pub | *-pub | authorized_keys) printf '%s\n' "$(cat "$file")" >>"$SSH_DIR/authorized_keys" ;;
-      *) ! grep -q 'PRIVATE KEY' "$file" || printf '%s\n' "$(cat "$file")" >"$SSH_DIR/id" ;;
+      server-key) copy_private_key "$file" "$SSH_DIR/server_key" ;;
+      server-key-pub) printf '* %s\n' "$(clean_key "$file" | cut -d ' ' -f 1,2)" >"$SSH_DIR/known_hosts" ;;
+      *.pub | *-pub | authorized_keys) clean_key "$file" >>"$SSH_DIR/authorized_keys" ;;
+      *) ! grep -q 'PRIVATE KEY' "$file" || copy_private_key "$file" "$SSH_DIR/id" ;;
     esac
   done
 )

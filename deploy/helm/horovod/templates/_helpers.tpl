@@ -76,6 +76,28 @@ heritage: {{ .Release.Service }}
 {{- max 1 (int $slots) -}}
 {{- end -}}
 
+{{/* The claim with the data: the name of one that is there, or of one that dataset.yaml makes; empty: none. */}}
+{{- define "horovod.datasetClaim" -}}
+{{- $dataset := .Values.datasetPvc -}}
+{{- if kindIs "map" $dataset -}}
+{{- if $dataset.enabled -}}
+{{- default (include "horovod.nameWith" (dict "root" . "suffix" "dataset")) $dataset.existingClaim -}}
+{{- end -}}
+{{- else -}}
+{{- default "" $dataset -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A key as ssh takes it, however it came through files and shells: without indentation, carriage returns, empty lines, and
+     with a newline at its end. */}}
+{{- define "horovod.key" -}}
+{{- $lines := list -}}
+{{- range regexSplit "[\r\n]+" . -1 -}}
+{{- if trim . -}}{{- $lines = append $lines (trim .) -}}{{- end -}}
+{{- end -}}
+{{- join "\n" $lines }}
+{{ end -}}
+
 {{- define "horovod.image" -}}
 {{ .image.repository }}:{{ default .root.Chart.AppVersion .image.tag }}
 {{- end -}}
@@ -92,6 +114,12 @@ heritage: {{ .Release.Service }}
 {{- if include "horovod.keysAreGiven" . -}}
 {{- if not (and .Values.ssh.hostKey .Values.ssh.hostKeyPub) -}}
 {{- fail "ssh.useSecrets needs both ssh.hostKey and ssh.hostKeyPub (ssh-keygen -t ed25519 -N '' -f key); without useSecrets a pair is made by itself" -}}
+{{- end -}}
+{{- if not (regexMatch "^-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----\n(.+\n)+-----END ([A-Z0-9]+ )*PRIVATE KEY-----\n$" (include "horovod.key" .Values.ssh.hostKey)) -}}
+{{- fail "ssh.hostKey is no private key of OpenSSH's or in PEM format, from its line BEGIN to its line END: give what is in the file of ssh-keygen -t ed25519 -N '' -f key" -}}
+{{- end -}}
+{{- if not (regexMatch "^[^\n]*(ssh-|ecdsa-|sk-)[^ \n]+ [^\n]+\n" (include "horovod.key" .Values.ssh.hostKeyPub)) -}}
+{{- fail "ssh.hostKeyPub is no public key of OpenSSH's, such as ssh-ed25519 AAAA...: give what is in key.pub" -}}
 {{- end -}}
 {{- if .Values.ssh.existingSecret -}}
 {{- fail "give either ssh.existingSecret or ssh.hostKey and ssh.hostKeyPub" -}}

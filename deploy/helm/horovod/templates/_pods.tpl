@@ -80,7 +80,7 @@ capabilities:
 - name: ssh
   mountPath: /horovod/ssh
 {{- if .user }}
-{{- if .root.Values.datasetPvc }}
+{{- if include "horovod.datasetClaim" .root }}
 - name: dataset
   mountPath: {{ .root.Values.datasetPath }}
   {{- if .root.Values.datasetReadOnly }}
@@ -131,11 +131,11 @@ capabilities:
   emptyDir:
     medium: Memory
     sizeLimit: 1Mi
-{{- if .root.Values.datasetPvc }}
+{{- with include "horovod.datasetClaim" .root }}
 - name: dataset
   persistentVolumeClaim:
-    claimName: {{ .root.Values.datasetPvc }}
-    {{- if .root.Values.datasetReadOnly }}
+    claimName: {{ . }}
+    {{- if $.root.Values.datasetReadOnly }}
     readOnly: true
     {{- end }}
 {{- end }}

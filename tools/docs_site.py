@@ -1,8 +1,13 @@
-"""Lets the pages of the site link to any file of the repository. A hook of MkDocs, see mkdocs.yml.
+"""Makes the site from pages that are written to be read in the repository. A hook of MkDocs, see mkdocs.yml.
 
-Pages are written to be read in the repository, where `../examples/numpy_digits.py` is a file. The site has docs/ alone,
-so each file that is linked to becomes a page of it, under source/, and the links are changed to lead there. What does
-not exist is left as it is, and MkDocs complains about it.
+Links: in the repository `../examples/numpy_digits.py` is a file. The site has docs/ alone, so each file that is linked
+to becomes a page of it, under source/, and the links are changed to lead there. What does not exist is left as it is,
+and MkDocs complains about it.
+
+Reference: tools/api_reference.py makes a page for each public module and for the C header, under reference/. Links to
+the file of such a module lead there.
+
+Tables: cells learn the headings of their columns, which assets/site.css shows on phones.
 """
 
 from __future__ import annotations
@@ -10,9 +15,13 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parent))
+import api_reference
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -21,6 +30,11 @@ if TYPE_CHECKING:
 
 LINK = re.compile(r"(?<=\]\()(?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]*)?(?=\))")
 CODE = re.compile(r"^(```|~~~~).*?^\1$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+REFERENCE = {
+    api_reference.HEADER: "reference/horovod.h.md",
+    **{api_reference.path_of(name): f"reference/{name}.md" for name in api_reference.PAGES},
+}
 LANGUAGES = {".py": "python", ".sh": "bash", ".h": "c", ".yaml": "yaml", ".yml": "yaml"}
 
 
@@ -28,6 +42,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     from mkdocs.structure.files import File
 
     root = Path(config.docs_dir).parent
+    for name in [*api_reference.PAGES, "horovod.h"]:
+        files.append(File.generated(config, f"reference/{name}.md", content=api_reference.page(name)))
     waiting = [(f"docs/{file.src_uri}", file.content_string) for file in files.documentation_pages()]
     while waiting:
         page, text = waiting.pop()
@@ -53,6 +69,26 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return outside_code(markdown, lambda text: LINK.sub(lead_to_site, text))
 
 
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    return TABLE.sub(lambda table: labelled(table[0]), html)
+
+
+def labelled(table: str) -> str:
+    """The table, with the heading of its column in every cell of a row of three and more, and short words marked."""
+    headings = [re.sub(r"<[^>]*>", "", each) for each in re.findall(r"<th[^>]*>(.*?)</th>", table, re.DOTALL)]
+    table = re.sub(r"<code>(?=[^<\s]{1,40}</code>)", '<code class="whole">', table)
+    if len(headings) < 3:
+        return table
+
+    def with_labels(row: re.Match[str]) -> str:
+        labels = iter([f' data-label="{heading}"' if heading else "" for heading in headings])
+        return '<tr data-cells="{}">{}</tr>'.format(
+            len(headings), re.sub(r"<td(?=[ >])", lambda _: "<td" + next(labels), row[1])
+        )
+
+    return re.sub(r"<tr>(.*?)</tr>", with_labels, table, flags=re.DOTALL)
+
+
 def resolve(page: str, link: str) -> str:
     """The path in the repository that a link of this page means."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
@@ -60,6 +96,8 @@ def resolve(page: str, link: str) -> str:
 
 def site_path(path: str) -> str:
     """Where the site has a file of the repository."""
+    if path in REFERENCE:
+        return REFERENCE[path]
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     return f"source/{path}" if path.endswith(".md") else f"source/{path}.md"

@@ -1,11 +1,25 @@
-"""Two hosts, node1 and node2, on which the commands of the pages are run; without them, those for one machine."""
+"""The site; and two hosts, node1 and node2, on which the commands of the pages are run. Without them, those for one
+machine are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from bed import Bed, Host, why_not
+from blocks import ROOT
+from building import build
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    result = build(ROOT / "mkdocs.yml", folder)
+    assert result.returncode == 0, result.stderr
+    assert "WARNING" not in result.stderr
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,33 +1,20 @@
-"""The site is built without a warning, has every page, and shows pages as they are meant."""
+"""The site is built without a warning, has every page, and shows pages as they are meant.
+
+test_layout.py looks at it in a browser, test_reference.py at the reference that is made from the sources.
+"""
 
 from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
 from blocks import ROOT
+from building import build
 
 STRAY = (
     "# Stray\n\nNobody links here, and [this](nowhere.md) leads nowhere. Nor does [that](install.md#no-such-part).\n"
 )
-
-
-def build(configuration: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", configuration, "-d", site]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    result = build(ROOT / "mkdocs.yml", folder)
-    assert result.returncode == 0, result.stderr
-    assert "WARNING" not in result.stderr
-    return folder
 
 
 def test_every_page_is_there(site: Path) -> None:

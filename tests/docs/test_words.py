@@ -31,7 +31,7 @@ def test_variables_are_read_somewhere(page: Path, known_variables: set[str]) -> 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_are_those_of_the_program(page: Path) -> None:
     options = set(re.findall(r"`(--?[a-z][a-z-]*)[` ]", (ROOT / "docs/options.md").read_text()))
-    options |= {"--print-completion", "--print-man", "--print-markdown"}
+    options |= {"--print-completion", "--print-man", "--print-markdown", "--print-options"}
     for command in re.findall(r"(?:^|`|exec )horovodrun ([^\n`#]*)", page.read_text(), re.MULTILINE):
         words = re.split(r" (?=python\b|\.venv/|/\S*python)", command)[0].split()
         for word in words:
@@ -46,8 +46,24 @@ def test_every_example_is_listed_and_every_listed_one_exists() -> None:
     assert set(re.findall(r"examples/[\w/]+\.(?:py|sh|ipynb)", text)) - {"examples/x.py"} == there
 
 
-def test_a_page_opens_with_the_question_that_it_answers() -> None:
+def test_a_page_opens_with_a_sentence_that_says_what_it_is_about() -> None:
     for page in (ROOT / "docs").glob("*.md"):
         lines = page.read_text().splitlines()
-        assert lines[0].startswith("# ") and lines[1] == "" and lines[2].startswith("*"), page.name
-        assert "?" in " ".join(lines[2:5]), page.name
+        assert lines[0].startswith("# ") and lines[1] == "", page.name
+        assert re.match(r"[A-Z`*\[]", lines[2]), page.name
+        assert "question this page answers" not in page.read_text(), page.name
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    made = re.search(r"project\(horovod VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())
+    released = re.search(r"^## \[([0-9.]+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert made and released and cited
+    assert made[1] == released[1] == cited[1]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("*.md")], ids=lambda page: page.name)
+def test_links_lead_to_files_of_the_repository(page: Path) -> None:
+    text = re.sub(r"^ *```.*?^ *```$|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / link).exists(), f"{page.name}: {link}"

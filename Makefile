@@ -13,6 +13,7 @@ STAMPS := .venv/stamps
 SOAK_REPEAT ?= 20
 SOAK_FUZZ_SECONDS ?= 600
 SOAK_FAULTS ?= 500
+SOAK_PROGRAMS ?= 20000
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cc' '*.h')
 
 .PHONY: all
@@ -20,11 +21,11 @@ all: $(BIN)/horovodrun library ## Set up the environment and build (default)
 
 .PHONY: help
 help: ## List these targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
 
 # ---- environment
 
-PACKAGES := packages-build packages-fuzz packages-lint packages-bench packages-mpi packages-testbed packages-images packages-cloud packages-aarch64
+PACKAGES := packages-build packages-fuzz packages-lint packages-browser packages-bench packages-mpi packages-testbed packages-images packages-cloud packages-aarch64
 .PHONY: $(PACKAGES)
 $(PACKAGES): packages-%:
 	@tools/packages.sh $*
@@ -48,6 +49,15 @@ $(STAMPS)/%: requirements/%.txt requirements/runtime.txt $(STAMPS)/venv
 	@$(PYTHON) -m venv --clear .venv-tf215
 	@echo "$(CURDIR)/python" > "$$(.venv-tf215/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-in-place.pth"
 	@.venv-tf215/bin/pip install -q -r $<
+	@touch $@
+
+# The oldest PyTorch, likewise.
+.venv-torch21/stamp: requirements/torch21.txt tools/stub_cuda.py | packages-build
+	@echo "creating .venv-torch21"
+	@$(PYTHON) -m venv --clear .venv-torch21
+	@.venv-torch21/bin/pip install -q --no-deps -r $<
+	@site=$$(.venv-torch21/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') && \
+	  echo "$(CURDIR)/python" > "$$site/horovod-in-place.pth" && .venv-torch21/bin/python tools/stub_cuda.py "$$site/torch"
 	@touch $@
 
 # MPIs that are newer than Debian's. Tests run their programs and link their libraries, and import nothing from here.
@@ -84,17 +94,30 @@ wheel: packages-build $(STAMPS)/build ## Build the wheel into dist/
 
 # ---- use
 
+.PHONY: torch
+torch: all $(STAMPS)/demo $(STAMPS)/torch ## Install PyTorch, Lightning and what the examples need into .venv
+
+.PHONY: tensorflow
+tensorflow: all $(STAMPS)/demo $(STAMPS)/tensorflow ## Install TensorFlow, Keras and what the examples need into .venv
+
 .PHONY: demo
 demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one process, then with two
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-mpi packages-testbed $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs $(STAMPS)/deploy .venv-cloud/stamp ## Run all tests
+test: all packages-fuzz packages-mpi packages-testbed packages-browser $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs $(STAMPS)/deploy .venv-cloud/stamp ## Run all tests
 	@tools/test.sh
 
+.PHONY: check
+check: all packages-testbed $(STAMPS)/test ## Run the tests of what has changed
+	@chosen=$$($(BIN)/python tools/touched.py) && { read -r stages; read -r suites || true; } <<<"$$chosen" && \
+	  echo "stages: $$stages" && SUITES="$$suites" RANKS=2 HOSTS=1,1 FRAMEWORK_RANKS=2 PROGRAMS=100 tools/test.sh $$stages
+
 .PHONY: soak
-soak: all packages-fuzz packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/tensorflow $(STAMPS)/deploy .venv-tf215/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
-	@SUITES=all REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel mpi5 tensorflow215 images cloud aarch64
+soak: all packages-fuzz packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/tensorflow $(STAMPS)/deploy .venv-tf215/stamp .venv-torch21/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@SUITES=all FRAMEWORK_RANKS="2 3 4" REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel torch tensorflow keras mpi5 tensorflow215 torch21 images cloud aarch64
+	@$(BIN)/python tests/differential/run.py --programs $(SOAK_PROGRAMS)
+	@tools/test.sh sanitized
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench
@@ -110,7 +133,7 @@ bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS
 
 .PHONY: docs
 docs: packages-build $(STAMPS)/docs ## Build the documentation into build/docs
-	@$(BIN)/python -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "build/docs/index.html"
 
 # clang-tidy reads the files that the sanitizer build makes of each folder: most of its time goes into the headers of the
@@ -126,4 +149,4 @@ lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/
 
 .PHONY: clean
 clean: ## Remove everything that was built, also .venv and its like
-	rm -rf build dist .venv .venv-tf215 .venv-cloud $(dir $(MPIS)) python/horovod/lib python/horovod/bin
+	rm -rf build dist .venv .venv-tf215 .venv-torch21 .venv-cloud $(dir $(MPIS)) python/horovod/lib python/horovod/bin

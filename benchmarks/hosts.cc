@@ -49,6 +49,7 @@ class Rank {
  public:
   Rank(hvd::LocalRank mine, const std::vector<int32_t>& host_of, bool crowded, size_t round) {
     hvd::TransportSettings settings;
+    settings.crowded = crowded;
     if (crowded) settings.spin = {};
     transport_ = take(hvd::Transport::create(std::move(mine.group), settings));
     auto mesh = take(hvd::Mesh::create([](int32_t, const hvd::Status& status) { expect(status); }));

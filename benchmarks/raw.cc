@@ -43,6 +43,7 @@ hvd::TransportSettings settings_for(const bench::Team& team) {
   settings.channel = {.ring = static_cast<size_t>(config.shm_ring_bytes),
                       .chunk = static_cast<size_t>(config.shm_chunk_bytes),
                       .chunks = static_cast<size_t>(config.shm_chunks)};
+  settings.crowded = team.crowded();
   settings.spin = team.crowded() ? hvd::Duration{} : std::chrono::microseconds(static_cast<int64_t>(config.spin_us));
   settings.yield = std::chrono::microseconds(static_cast<int64_t>(config.yield_us));
   return settings;

@@ -29,8 +29,17 @@ function(hvd_test folder)
   set_target_properties(test_${name} PROPERTIES UNITY_BUILD OFF)  # every test file has names of its own
   target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/cpp")
   target_link_libraries(test_${name} PRIVATE ${ARG_LINK} GTest::gtest_main GTest::gmock)
-  # Under sanitizers most of the time would go into optimising the matchers.
-  target_compile_options(test_${name} PRIVATE $<$<CONFIG:Debug>:-O0>)
+  # Most of the time would go into reading GoogleTest's headers, and into optimising and checking its matchers. The
+  # folders under test are compiled as always.
+  target_compile_options(test_${name} PRIVATE -O0)
+  if(HVD_SANITIZE MATCHES undefined)
+    target_compile_options(test_${name} PRIVATE -fno-sanitize=undefined)
+  endif()
+  # The objects of the library hold code for a link as a whole, too; a test program does without that.
+  target_link_options(test_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-lto>)
+  foreach(header IN ITEMS gmock/gmock.h gtest/gtest.h functional map string thread vector)
+    target_precompile_headers(test_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
+  endforeach()
   set(listed "${CMAKE_CURRENT_BINARY_DIR}/test_${name}_suites.cmake")
   file(GENERATE OUTPUT "${listed}" CONTENT "set(folder \"${folder}\")
 set(program \"$<TARGET_FILE:test_${name}>\")

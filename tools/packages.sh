@@ -3,9 +3,10 @@
 # As root they are installed; anyone else is told the one command to run.
 set -euo pipefail
 
-build="g++ cmake ninja-build libfmt-dev libhwy-dev libgtest-dev libgmock-dev nlohmann-json3-dev libeigen3-dev libssl-dev libyaml-dev"
+build="g++ ccache cmake ninja-build libfmt-dev libhwy-dev libgtest-dev libgmock-dev nlohmann-json3-dev libeigen3-dev libssl-dev libyaml-dev"
 fuzz="clang-14 libclang-rt-14-dev"
 lint="clang-format-14 clang-tidy-14"
+browser="chromium"  # shows the pages of the documentation
 mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev"
 bench="$mpi libgloo-dev iperf3"
 aarch64="g++-aarch64-linux-gnu qemu-user-static"

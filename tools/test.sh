@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Runs the test stages, all of them or the named ones. One that fails does not keep the next from running: the end
-# names all that failed.
-#   tools/test.sh [ctest|single|runner|launcher|elastic|testbed|hosts|deploy|docs|parallel|mpi|torch|tensorflow|keras|asan|tsan|fuzz|packaging]...
+# Runs the test stages, all of them or the named ones, in two lanes side by side (stages.py). The end has a table of them.
+#   tools/test.sh [ctest|asan|tsan|fuzz|packaging|hosts|launcher|elastic|single|runner|testbed|deploy|docs|mpi|keras|tensorflow|torch|parallel|differential]...
 #   tools/test.sh mpi5                                      the suites with newer MPIs than Debian's: make soak
-#   tools/test.sh tensorflow215                             the suites with an older TensorFlow: make soak
+#   tools/test.sh tensorflow215 torch21                     the suites with an older TensorFlow, PyTorch: make soak
+#   tools/test.sh sanitized                                 random programs under the sanitizers: make soak
 #   tools/test.sh aarch64                                   the C++ tests for another processor, emulated: make soak
 #   tools/test.sh images                                    builds the CPU image and trains in it: make soak
 #   tools/test.sh cloud                                     whole deployments, minutes each: make soak
-#   tools/test.sh compile [asan|tsan|fuzz|packaging]...     only builds what these need
-# What the last four need is compiled while the stages before them run, most of which wait more than they work.
-# Variables: SUITES          folders of tests/cpp to build and run (default: all, but under TSan only those with threads)
+# Variables: SUITES          folders of tests/cpp to build and run (default: all; under ASan and TSan those with threads,
+#                            memory of their own or parsers that no fuzzer runs; all: every one, everywhere)
 #            RANKS           world sizes of the parallel Python tests (default: 1 2 3 4 8)
-#            FRAMEWORK_RANKS world sizes of the PyTorch, TensorFlow and Keras tests (default: 2 3)
+#            FRAMEWORK_RANKS world sizes of the PyTorch, TensorFlow and Keras tests (default: 2, and 3 for those files
+#                            where the number of ranks matters)
 #            HOSTS           worlds of several pretended hosts for them, ranks of each (default: 1,1 2,2 1,2,1)
 #            REPEAT          how often each C++ and parallel test is run (default: 1)
+#            PROGRAMS        random programs of the stages differential (default: 300) and sanitized (500 for each sanitizer)
 #            FUZZ_SECONDS    time for every fuzzer (default: 5)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,8 +38,12 @@ every=$(find tests/cpp -mindepth 1 -maxdepth 1 -type d -not -name support -print
 [ "${SUITES:-}" = all ] && SUITES=$every
 threaded="net transport rendezvous collectives engine capi"
 suites_of() {  # preset
-  [ "$1" != tsan ] || set -- tsan "$threaded"
-  echo "${SUITES:-${2:-$every}}"
+  case $1 in
+    tsan) set -- "$threaded" ;;
+    asan) set -- "base negotiation $threaded" ;;
+    *) set -- "$every" ;;
+  esac
+  echo "${SUITES:-$1}"
 }
 
 build() {  # preset
@@ -62,19 +67,6 @@ cpp() {  # preset, arguments of ctest
   echo "$end"
 }
 
-compile() {  # stages
-  local stage
-  for stage in "$@"; do
-    echo "-- $stage"
-    case $stage in
-      asan | tsan) build "$stage" ;;
-      fuzz) tests/fuzz/run.sh build ;;
-      packaging) "$bin/python" -m pip wheel -q --no-deps --no-build-isolation -w build/ahead . ;;
-      *) echo "nothing to compile for $stage" && return 1 ;;
-    esac
-  done
-}
-
 ctest_stage() { cpp release; }
 asan_stage() { cpp asan; }
 # Not the kernels: they are pure functions, and slow there.
@@ -92,6 +84,20 @@ parallel_stage() {
       echo "-- hosts with $hosts ranks"
       "$bin/python" tests/python/placement.py "$hosts" "${pytest[@]}" -p no:cacheprovider tests/python/parallel
     done
+  done
+}
+differential_stage() { DIFFERENTIAL_PROGRAMS=${PROGRAMS:-300} "${pytest[@]}" tests/differential; }  # random programs against a serial model
+sanitized_stage() {  # not among all: programs run many times as long there
+  local kind
+  export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
+  for kind in asan tsan; do
+    echo "-- $kind"
+    [ -f "build/$kind/build.ninja" ] || cmake --preset "$kind" >/dev/null
+    quietly "build/$kind/library.log" cmake --build "build/$kind" -j "$jobs" --target horovod
+    # Python is not made with a sanitizer, so the runtime comes first by force, and with it the C++ library that it wraps.
+    LD_PRELOAD="$(gcc -print-file-name="lib$kind.so") $(gcc -print-file-name=libstdc++.so.6)" \
+      HOROVOD_LIBRARY=build/$kind/src/libhorovod.so \
+      "$bin/python" tests/differential/run.py --programs "${PROGRAMS:-500}" --hang-seconds 300
   done
 }
 under_mpirun() {  # MPI, ranks, who carries the data, command
@@ -122,20 +128,32 @@ mpi5_stage() {  # not among all: make soak makes its environments and asks for i
   done
 }
 in_ranks() {  # folder of a framework's suite, arguments of pytest
-  for ranks in ${FRAMEWORK_RANKS:-2 3}; do
+  for ranks in ${FRAMEWORK_RANKS:-2}; do
     echo "-- $ranks ranks"
     "$bin/horovodrun" -np "$ranks" "${pytest[@]}" -p no:cacheprovider "tests/python/$1" "${@:2}"
   done
 }
-torch_stage() { in_ranks torch; }
+with_three() {  # folder, files without test_: those where an odd number of ranks makes a difference; make soak has all
+  [ -z "${FRAMEWORK_RANKS:-}" ] || return 0
+  echo "-- 3 ranks"
+  local files=("${@:2}")
+  files=("${files[@]/#/tests/python/$1/test_}")
+  "$bin/horovodrun" -np 3 "${pytest[@]}" -p no:cacheprovider "${files[@]/%/.py}"
+}
+torch_stage() {
+  in_ranks torch
+  with_three torch allreduce moving_verbs gradient_verbs optimizer sharded convergence sync_batch_norm elastic_agreement
+}
 tensorflow_stage() {
   in_ranks tensorflow
+  with_three tensorflow tf_allreduce tf_moving tf_gradients tf_sync_batch_norm convergence
   echo "-- operations in Python"
   FRAMEWORK_RANKS=2 HOROVOD_TENSORFLOW_FALLBACK=1 in_ranks tensorflow -k test_tf_
 }
 keras_stage() {
   echo "-- Keras 3"
   in_ranks keras
+  with_three keras optimizer values
   echo "-- Keras 2 (tf_keras)"
   TF_USE_LEGACY_KERAS=1 in_ranks keras
 }
@@ -143,6 +161,15 @@ tensorflow215_stage() {  # not among all: make soak makes its environment and as
   local pytest=(.venv-tf215/bin/python -m pytest -q) FRAMEWORK_RANKS=2
   in_ranks tensorflow
   in_ranks keras
+}
+torch21_stage() {  # likewise. Other tests use what came with later versions of PyTorch, or Lightning.
+  # compiled_verbs comes last: torch.compile of 2.1 takes the hooks off all optimizers' steps for good
+  local files=() name
+  for name in allreduce async_verbs gradient_verbs moving_verbs functions optimizer optimizer_final \
+    optimizer_methods optimizer_worlds elastic_agreement compiled_verbs; do
+    files+=("tests/python/torch/test_$name.py")
+  done
+  "$bin/horovodrun" -np 2 .venv-torch21/bin/python -m pytest -q -p no:cacheprovider "${files[@]}"
 }
 aarch64_stage() {  # not among all: emulated, it is slow, so once is enough
   local repeat=1
@@ -161,62 +188,10 @@ hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them surviv
 deploy_stage() { "${pytest[@]}" tests/deploy; }    # what can be known of deployments in seconds
 images_stage() { "${pytest[@]}" -o faulthandler_timeout=3600 tests/images; }
 
-if [ "${1:-}" = compile ]; then
-  compile "${@:2}"
+if [ "${1:-}" = --alone ]; then  # what stages.py calls
+  "${2}_stage"
   exit
 fi
-
-ahead=""  # the process that compiles
-start_compiling() {  # stages: those of them that need it, below everything else and in a group of its own
-  local stage wanted=()
-  for stage in "$@"; do
-    case $stage in asan | tsan | fuzz | packaging) wanted+=("$stage") ;; esac
-  done
-  [ ${#wanted[@]} -gt 0 ] || return 0
-  mkdir -p build
-  setsid nice -n 15 tools/test.sh compile "${wanted[@]}" >build/ahead.log 2>&1 &
-  ahead=$!
-  trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null || true' EXIT
-}
-finish_compiling() {
-  [ -n "$ahead" ] || return 0
-  echo "waiting for what is being compiled"
-  wait "$ahead" || {
-    cat build/ahead.log
-    return 1
-  }
-  ahead=""
-}
-
-[ $# -gt 0 ] || set -- ctest single runner launcher elastic testbed hosts deploy docs parallel mpi torch tensorflow keras asan tsan fuzz packaging
-began=$SECONDS
-previous=""
-failed=()
-for number in $(seq $#); do
-  stage=${!number}
-  printf '\n== %s ==%s\n' "$stage" "${previous:+ ($previous took $((SECONDS - stage_began)) s, $((SECONDS - began)) s so far)}"
-  stage_began=$SECONDS
-  case $stage in
-    ctest) ;;  # has to compile itself
-    asan | tsan | fuzz | packaging)
-      finish_compiling || {
-        failed+=("compile")
-        break
-      }
-      ;;
-    *) [ -n "${compiling:=}" ] || { start_compiling "${@:number}" && compiling=begun; } ;;
-  esac
-  set +e  # and in a shell of its own, where the first command that fails ends the stage
-  (
-    set -e
-    "${stage}_stage"
-  )
-  status=$?
-  set -e
-  [ $status -eq 0 ] || failed+=("$stage")
-  previous=$stage
-done
-[ ${#failed[@]} -eq 0 ] || {
-  printf '\nfailed: %s\n' "${failed[*]}"
-  exit 1
-}
+[ $# -gt 0 ] || set -- ctest asan tsan fuzz packaging \
+  hosts launcher elastic single runner testbed deploy docs mpi keras tensorflow torch parallel differential
+exec "$bin/python" tools/stages.py "$@"

@@ -9,6 +9,8 @@ import venv
 import zipfile
 
 import pytest
+from packaging.metadata import Metadata
+from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSION = "1.0.0"
@@ -72,6 +74,46 @@ def test_requirements_are_few(wheel: pathlib.Path) -> None:
         metadata = archive.read(f"horovod-{VERSION}.dist-info/METADATA").decode()
     found = re.findall(r"(?m)^Requires-Dist: (\S+)$", metadata)
     assert sorted(found) == ["cloudpickle", "numpy", "packaging", "psutil", "pyyaml"]
+
+
+EXTRAS = {  # what each of them has to bring, as pip spells it
+    "tensorflow": {"tensorflow"},
+    "tensorflow-cpu": {"tensorflow-cpu"},
+    "tensorflow-gpu": {"tensorflow"},
+    "keras": {"keras", "tensorflow"},
+    "pytorch": {"torch"},
+    "lightning": {"pytorch-lightning", "torch"},
+    "jax": {"jax"},
+    "mxnet": {"mxnet", "numpy"},
+    "spark": {"pyspark", "pandas", "pyarrow"},
+    "pytorch-spark": {"pyspark", "pandas", "pyarrow", "torch", "pytorch-lightning"},
+    "ray": {"ray"},
+    "all-frameworks": {"tensorflow", "keras", "torch", "pytorch-lightning", "jax", "pyspark", "pandas", "pyarrow"},
+    "test": {"pytest", "hypothesis"},
+    "dev": {"build", "scikit-build-core", "ruff", "mypy", "pytest", "hypothesis"},
+}
+
+
+def check_extras(text: str) -> None:
+    """Every extra is there under the name that users type, and brings what it says, in the same versions everywhere."""
+    metadata = Metadata.from_email(text, validate=True)
+    assert metadata.provides_extra is not None and metadata.requires_dist is not None
+    assert set(metadata.provides_extra) == set(EXTRAS)
+    versions: dict[str, set[str]] = {}
+    for extra, packages in EXTRAS.items():
+        asked = [each for each in metadata.requires_dist if each.marker and each.marker.evaluate({"extra": extra})]
+        assert packages <= {canonicalize_name(each.name) for each in asked}, extra
+        for each in asked:
+            versions.setdefault(each.name, set()).add(str(each.specifier))
+    assert {name: each for name, each in versions.items() if len(each) > 1} == {}
+    assert versions["torch"] == {">=2.1"}
+    (gpu,) = [each for each in metadata.requires_dist if each.marker and "tensorflow-gpu" in str(each.marker)]
+    assert gpu.extras == {"and-cuda"}
+
+
+def test_extras(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        check_extras(archive.read(f"horovod-{VERSION}.dist-info/METADATA").decode())
 
 
 @pytest.mark.parametrize("name", ["libhorovod", "libhorovod_tensorflow"])

@@ -24,6 +24,12 @@ Result<Credentials> credentials_from_config(const Config& config) {
   return credentials;
 }
 
+Result<Credentials> encrypted_credentials(const Key& key) {
+  auto tls = TlsContext::from_key(key);
+  if (!tls.ok()) return tls.status();
+  return Credentials{.key = key, .tls = std::move(*tls)};
+}
+
 Result<std::unique_ptr<Stream>> make_stream(UniqueFd socket, const Credentials& credentials, bool is_caller) {
   if (credentials.tls != nullptr) return credentials.tls->make_stream(std::move(socket), is_caller);
   return make_plain_stream(std::move(socket));

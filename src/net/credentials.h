@@ -19,6 +19,10 @@ struct Credentials {
 
 Result<Credentials> credentials_from_config(const Config& config);
 
+// For connections that are always encrypted, whatever HOROVOD_TLS says: they carry commands or pickles, which must not
+// be changed on the way.
+Result<Credentials> encrypted_credentials(const Key& key);
+
 // The stream over a connected socket that the handshake will run on.
 Result<std::unique_ptr<Stream>> make_stream(UniqueFd socket, const Credentials& credentials, bool is_caller);
 

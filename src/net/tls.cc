@@ -150,6 +150,7 @@ struct Identity {
 };
 
 Result<Identity> read_identity(std::string_view hex) {
+  prepare_openssl();
   auto pem = from_hex(hex);
   if (!pem.ok()) return Status(Code::invalid_argument, "the job's TLS identity is not a text of hexadecimal digits");
   Bio memory(::BIO_new_mem_buf(pem->data(), static_cast<int>(pem->size())));
@@ -175,10 +176,18 @@ bool fill_certificate(X509* certificate, EVP_PKEY* key) {
          ::X509_sign(certificate, key, ::EVP_sha256()) > 0;
 }
 
-// The peer is right when it presents this very certificate; TLS makes it prove that it has the key to it.
-int is_ours(X509_STORE_CTX* store, void* own) {
+bool take_fingerprint(const X509* certificate, Fingerprint& fingerprint) {
+  unsigned size = 0;
+  auto* bytes = reinterpret_cast<unsigned char*>(fingerprint.data());
+  return ::X509_digest(certificate, ::EVP_sha256(), bytes, &size) == 1 && size == fingerprint.size();
+}
+
+// Accepts exactly one certificate. TLS itself verifies that the peer has its private key.
+int is_expected(X509_STORE_CTX* store, void* expected) {
   const X509* presented = ::X509_STORE_CTX_get0_cert(store);
-  bool same = presented != nullptr && ::X509_cmp(presented, static_cast<const X509*>(own)) == 0;
+  Fingerprint found;
+  bool same =
+      presented != nullptr && take_fingerprint(presented, found) && found == *static_cast<const Fingerprint*>(expected);
   ::X509_STORE_CTX_set_error(store, same ? X509_V_OK : X509_V_ERR_CERT_UNTRUSTED);
   return same ? 1 : 0;
 }
@@ -196,7 +205,6 @@ bool configure_streams(SSL_CTX* context) {
 }
 
 bool configure(SSL_CTX* context, const Identity& identity) {
-  ::SSL_CTX_set_cert_verify_callback(context, is_ours, identity.certificate.get());
   return configure_streams(context) && ::SSL_CTX_use_certificate(context, identity.certificate.get()) == 1 &&
          ::SSL_CTX_use_PrivateKey(context, identity.key.get()) == 1 && ::SSL_CTX_check_private_key(context) == 1;
 }
@@ -250,13 +258,29 @@ Result<std::string> make_tls_identity() {
   return to_hex(std::as_bytes(std::span(text, static_cast<size_t>(length))));
 }
 
+Result<Fingerprint> fingerprint_of(std::string_view hex) {
+  auto identity = read_identity(hex);
+  if (!identity.ok()) return identity.status();
+  Fingerprint fingerprint;
+  if (!take_fingerprint(identity->certificate.get(), fingerprint)) return tls_error("cannot hash a TLS certificate");
+  return fingerprint;
+}
+
 Result<std::shared_ptr<const TlsContext>> TlsContext::create(std::string_view hex) {
-  prepare_openssl();
+  auto own = fingerprint_of(hex);
+  if (!own.ok()) return own.status();
+  return create(hex, *own);
+}
+
+Result<std::shared_ptr<const TlsContext>> TlsContext::create(std::string_view hex, const Fingerprint& peer) {
   auto identity = read_identity(hex);
   if (!identity.ok()) return identity.status();
   Context context(::SSL_CTX_new(::TLS_method()));
   if (!context || !configure(context.get(), *identity)) return tls_error("cannot set up TLS");
-  return std::shared_ptr<const TlsContext>(new TlsContext(context.release(), identity->certificate.release()));
+  std::shared_ptr<TlsContext> made(new TlsContext(context.release()));
+  made->peer_ = peer;
+  ::SSL_CTX_set_cert_verify_callback(made->context_, is_expected, &made->peer_);
+  return std::shared_ptr<const TlsContext>(std::move(made));
 }
 
 // Without a certificate, the handshake fails for a peer that does not have the key.
@@ -270,16 +294,15 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::from_key(const Key& key) {
   }
   ::SSL_CTX_set_psk_use_session_callback(context.get(), offer_shared);
   ::SSL_CTX_set_psk_find_session_callback(context.get(), find_shared);
-  std::shared_ptr<TlsContext> made(new TlsContext(context.release(), nullptr));
-  made->shared_ = std::make_unique<Proof>(key.prove(std::as_bytes(std::span(kSharedName))));
-  SSL_CTX_set_app_data(made->context_, made->shared_.get());
+  std::shared_ptr<TlsContext> made(new TlsContext(context.release()));
+  made->shared_ = key.prove(std::as_bytes(std::span(kSharedName)));
+  SSL_CTX_set_app_data(made->context_, &made->shared_);
   return std::shared_ptr<const TlsContext>(std::move(made));
 }
 
 TlsContext::~TlsContext() {
   ::SSL_CTX_free(context_);
-  ::X509_free(certificate_);
-  if (shared_ != nullptr) ::OPENSSL_cleanse(shared_->data(), shared_->size());
+  ::OPENSSL_cleanse(shared_.data(), shared_.size());
 }
 
 Result<std::unique_ptr<Stream>> TlsContext::make_stream(UniqueFd socket, bool is_caller) const {

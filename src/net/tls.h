@@ -1,10 +1,13 @@
-// A Stream under TLS 1.3. All processes of a job share one self-signed certificate that the launcher made for it; both
-// sides present it and accept no other, so no authority, host name or clock is asked. Agents and launcher, which have
-// the job's key before they talk, need no certificate: TLS starts from the key (a pre-shared key with fresh
-// Diffie-Hellman). The HMAC handshake follows inside. Thread rule: a TlsContext may be shared by threads; a stream
-// belongs to one at a time.
+// A Stream under TLS 1.3, in three variants. None of them uses an authority, a host name or a clock:
+//   the job's certificate   the launcher makes one, all processes of the job present it and accept no other
+//   two certificates        each side has its own and knows the fingerprint of the other's (an agent without stdin)
+//   a key                   both sides have it before they connect: a pre-shared key with fresh Diffie-Hellman
+// The HMAC handshake follows inside. Thread rule: a TlsContext may be shared by threads; a stream belongs to one at a
+// time.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,7 +18,6 @@
 #include "net/stream.h"
 
 struct ssl_ctx_st;
-struct x509_st;
 
 namespace hvd {
 
@@ -23,9 +25,13 @@ namespace hvd {
 // variable (_HOROVOD_TLS_IDENTITY). As secret as the job's key.
 Result<std::string> make_tls_identity();
 
+using Fingerprint = std::array<std::byte, 32>;  // SHA-256 of a certificate; not secret
+Result<Fingerprint> fingerprint_of(std::string_view identity);
+
 class TlsContext {
  public:
-  static Result<std::shared_ptr<const TlsContext>> create(std::string_view identity);
+  static Result<std::shared_ptr<const TlsContext>> create(std::string_view identity);  // the peer has the same one
+  static Result<std::shared_ptr<const TlsContext>> create(std::string_view identity, const Fingerprint& peer);
   static Result<std::shared_ptr<const TlsContext>> from_key(const Key& key);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
@@ -35,10 +41,10 @@ class TlsContext {
   Result<std::unique_ptr<Stream>> make_stream(UniqueFd socket, bool is_caller) const;
 
  private:
-  TlsContext(ssl_ctx_st* context, x509_st* certificate) : context_(context), certificate_(certificate) {}
+  explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
   ssl_ctx_st* context_;
-  x509_st* certificate_;           // null: from a key
-  std::unique_ptr<Proof> shared_;  // what is derived from the key
+  Fingerprint peer_{};  // of the only certificate that is accepted; unused with a key
+  Proof shared_{};      // derived from the key; unused with certificates
 };
 
 }  // namespace hvd

@@ -22,11 +22,10 @@ void write_agent_corpus(const std::filesystem::path& folder) {
                              AgentStop{.rank = -1, .at_once = true},
                              AgentRoom{.stream = WorkerStream::err, .bytes = 1 << 20}};
   for (const AgentMessage& message : messages) write_file(folder / std::to_string(message.index()), encode(message));
-  PublicKey key{};
   std::string invitation =
-      to_text(Invitation{.key = key, .port = 4711, .seconds = 30, .addresses = "10.0.0.2,fd00::2"});
+      to_text(Invitation{.certificate = {}, .port = 4711, .seconds = 30, .addresses = "10.0.0.2,fd00::2"});
   write_file(folder / "invitation", std::as_bytes(std::span(invitation)));
-  std::string answer = answer_text(key);
+  std::string answer = answer_text({});
   write_file(folder / "answer", std::as_bytes(std::span(answer)));
   std::string facts = to_json(Facts{}).dump();
   write_file(folder / "facts", std::as_bytes(std::span(facts)));

@@ -65,7 +65,7 @@ def test_two_hundred_pods(kubexec, horovodrun):
 
 def test_a_pod_that_cannot_reach_the_launcher_is_told_from_one_that_does_not_answer(run, kubexec):
     """Its answer comes, its call does not."""
-    answer = "printf '\\n\\0horovod agent key %s\\n' " + "a5" * 32
+    answer = "printf '\\n\\0horovod agent certificate %s\\n' " + "a5" * 32
     kubexec(text=f"#!/bin/sh\n[ $1 = deaf ] && {answer}\nexec sleep 1000\n")
     result = run("-np", "2", "-H", "deaf:1,mute:1", "--start-timeout", "10", "true")
     assert result.returncode == 1
@@ -76,7 +76,7 @@ def test_a_pod_that_cannot_reach_the_launcher_is_told_from_one_that_does_not_ans
 
 
 def test_an_answer_that_is_none(run, kubexec):
-    kubexec(text="#!/bin/sh\nprintf '\\n\\0horovod agent key of another time\\n'\nexec sleep 1000\n")
+    kubexec(text="#!/bin/sh\nprintf '\\n\\0horovod agent certificate of another time\\n'\nexec sleep 1000\n")
     result = run("-np", "1", "-H", "pod:1", "true")
     assert result.returncode == 1
     assert b"    pod  its agent answers in a way that this horovodrun does not know" in result.stderr
@@ -125,16 +125,16 @@ def test_who_has_read_the_command_line_is_not_let_in(horovodrun, kubexec, tmp_pa
     command = [horovodrun, "-np", "1", "-H", "pod:1", "--start-timeout", "60", *("echo", "x")]
     with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         invitation = (tmp_path / "invitation").read_text().split()[-1]
-        key, port, _, addresses = invitation.split(",", 3)
+        certificate, port, _, addresses = invitation.split(",", 3)
         # What it says is no TLS at all; it stays, to be in the launcher's way.
         silent = [socket.create_connection((addresses.split(",")[0], int(port))) for _ in range(10)]
         silent[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
         stranger = subprocess.Popen(
-            [horovodrun, "--agent", "-", f"{key},{port},3,{addresses}"],
+            [horovodrun, "--agent", "-", f"{certificate},{port},3,{addresses}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert stranger.stdout.readline() == b"\n"
-        assert stranger.stdout.readline().startswith(b"\0horovod agent key ")
+        assert stranger.stdout.readline().startswith(b"\0horovod agent certificate ")
         (tmp_path / "go").write_text("go\n")
         out, err = process.communicate(timeout=DEADLINE)
         assert (process.returncode, out) == (0, b"[0]<stdout>:x\n"), err

@@ -177,13 +177,14 @@ int serve(Result<std::unique_ptr<Stream>> stream, Signals& signals) {
   return Agent(link, signals).run();
 }
 
-// Without stdin: what we say on stdout is all that the launcher hears, until we call it.
+// Without stdin, the launcher only receives what is printed on stdout, until the agent connects to it.
 int answer(const Invitation& invitation, Stream& out, Signals& signals) {
-  auto pair = KeyPair::make();
-  if (!pair.ok()) return agent_failed(pair.status().message());
-  if (Status status = say_opening(out, answer_text(pair->public_key())); !status.ok())
-    return agent_failed(status.message());
-  return serve(call_back(invitation, *pair, signals), signals);
+  auto identity = make_tls_identity();
+  if (!identity.ok()) return agent_failed(identity.status().message());
+  auto certificate = fingerprint_of(*identity);
+  if (!certificate.ok()) return agent_failed(certificate.status().message());
+  if (Status status = say_opening(out, answer_text(*certificate)); !status.ok()) return agent_failed(status.message());
+  return serve(call_back(invitation, *identity, signals), signals);
 }
 
 }  // namespace

@@ -74,19 +74,13 @@ Result<Rendezvous> parse_rendezvous(std::string_view text) {
   return place;
 }
 
-Result<Credentials> agent_credentials(const Key& key) {
-  auto tls = TlsContext::from_key(key);
-  if (!tls.ok()) return tls.status();
-  return Credentials{.key = key, .tls = std::move(*tls)};
-}
-
 Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& signals) {
   auto place = parse_rendezvous(options.rendezvous);
   if (!place.ok()) return place.status();
   if (place->host.empty()) return Status(Code::invalid_argument, "--rendezvous needs the launcher's host");
   auto key = key_of_job(options);
   if (!key.ok()) return key.status();
-  auto credentials = agent_credentials(*key);
+  auto credentials = encrypted_credentials(*key);
   if (!credentials.ok()) return credentials.status();
   TimePoint deadline = options.start_timeout ? Clock::now() + seconds(*options.start_timeout) : kNever;
   for (bool has_said = false;; has_said = true) {
@@ -101,10 +95,8 @@ Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& s
   }
 }
 
-Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const KeyPair& own, Signals& signals) {
-  auto key = own.agree(Side::agent, invitation.key);
-  if (!key.ok()) return key.status();
-  auto credentials = agent_credentials(*key);
+Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const std::string& own, Signals& signals) {
+  auto credentials = invited_credentials(Side::agent, own, invitation.certificate);
   if (!credentials.ok()) return credentials.status();
   Rendezvous place{.host = invitation.addresses, .port = invitation.port};
   return try_once(place, *credentials, signals, after(Clock::now(), seconds(invitation.seconds)));

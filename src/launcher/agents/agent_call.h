@@ -9,7 +9,6 @@
 #include "launcher/agents/invitation.h"
 #include "launcher/command_line/options.h"
 #include "launcher/signals.h"
-#include "net/credentials.h"
 #include "net/stream.h"
 
 namespace hvd {
@@ -20,13 +19,10 @@ struct Rendezvous {
 };
 Result<Rendezvous> parse_rendezvous(std::string_view text);  // host:port, [fd00::2]:port, :port
 
-// What agents and launcher prove to each other; what follows is always encrypted, because it says what to run.
-Result<Credentials> agent_credentials(const Key& key);
-
 // Tries until the launcher is there, it refuses us, a signal comes or the start time-out is over, if there is one.
 Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& signals);
 
-// Follows an invitation, until its time is over. The launcher has been told the public half of `own`.
-Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const KeyPair& own, Signals& signals);
+// Follows an invitation, until its time is over. The launcher knows the fingerprint of `own`, a TLS identity.
+Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const std::string& own, Signals& signals);
 
 }  // namespace hvd

@@ -12,7 +12,7 @@
 namespace hvd {
 
 Result<std::unique_ptr<AgentDoor>> AgentDoor::open(const Options& options, const Key& key, size_t wanted) {
-  auto credentials = agent_credentials(key);
+  auto credentials = encrypted_credentials(key);
   if (!credentials.ok()) return credentials.status();
   PortRange ports;
   std::vector<IpAddress> addresses;

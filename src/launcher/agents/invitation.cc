@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/number.h"
@@ -10,15 +11,15 @@
 namespace hvd {
 namespace {
 
-constexpr std::string_view kAnswer = " key ";
+constexpr std::string_view kAnswer = " certificate ";
 constexpr size_t kLongestAddresses = 4096;
 
-std::optional<PublicKey> read_key(std::string_view hex) {
+std::optional<Fingerprint> read_fingerprint(std::string_view hex) {
   auto bytes = from_hex(hex);
-  PublicKey key;
-  if (!bytes.ok() || bytes->size() != key.size()) return std::nullopt;
-  std::copy(bytes->begin(), bytes->end(), key.begin());
-  return key;
+  Fingerprint fingerprint;
+  if (!bytes.ok() || bytes->size() != fingerprint.size()) return std::nullopt;
+  std::copy(bytes->begin(), bytes->end(), fingerprint.begin());
+  return fingerprint;
 }
 
 // The part of `text` before the next comma, which is taken out of it.
@@ -31,26 +32,40 @@ std::string_view take_part(std::string_view& text) {
 }  // namespace
 
 std::string to_text(const Invitation& invitation) {
-  return fmt::format("{},{},{},{}", to_hex(invitation.key), invitation.port, invitation.seconds, invitation.addresses);
+  return fmt::format("{},{},{},{}", to_hex(invitation.certificate), invitation.port, invitation.seconds,
+                     invitation.addresses);
 }
 
 Result<Invitation> parse_invitation(std::string_view text) {
-  auto key = read_key(take_part(text));
+  auto certificate = read_fingerprint(take_part(text));
   auto port = read_number<uint16_t>(take_part(text));
   auto seconds = read_number<int>(take_part(text));
-  bool is_right = key && port && *port > 0 && seconds && *seconds > 0 && !text.empty();
+  bool is_right = certificate && port && *port > 0 && seconds && *seconds > 0 && !text.empty();
   if (!is_right || text.size() > kLongestAddresses)
-    return Status(Code::invalid_argument, "--agent - takes what a launcher wrote: KEY,PORT,SECONDS,ADDRESSES");
-  return Invitation{.key = *key, .port = *port, .seconds = *seconds, .addresses = std::string(text)};
+    return Status(Code::invalid_argument, "--agent - takes what a launcher wrote: CERTIFICATE,PORT,SECONDS,ADDRESSES");
+  return Invitation{.certificate = *certificate, .port = *port, .seconds = *seconds, .addresses = std::string(text)};
 }
 
-std::string answer_text(const PublicKey& key) { return fmt::format("{}{}", kAnswer, to_hex(key)); }
+std::string answer_text(const Fingerprint& certificate) { return fmt::format("{}{}", kAnswer, to_hex(certificate)); }
 
-Result<PublicKey> parse_answer(std::string_view opening) {
+Result<Fingerprint> parse_answer(std::string_view opening) {
   if (opening.starts_with(kAnswer))
-    if (auto key = read_key(opening.substr(kAnswer.size()))) return *key;
+    if (auto certificate = read_fingerprint(opening.substr(kAnswer.size()))) return *certificate;
   return Status(Code::precondition,
                 "its agent answers in a way that this horovodrun does not know; install the same version");
+}
+
+// TLS authenticates both sides here. The handshake inside it needs a key as well; this one binds it to the two
+// certificates and is not secret.
+Result<Credentials> invited_credentials(Side side, std::string_view own, const Fingerprint& peer) {
+  auto mine = fingerprint_of(own);
+  if (!mine.ok()) return mine.status();
+  auto tls = TlsContext::create(own, peer);
+  if (!tls.ok()) return tls.status();
+  bool is_launcher = side == Side::launcher;
+  auto key = Key::from_hex(to_hex(is_launcher ? *mine : peer) + to_hex(is_launcher ? peer : *mine));
+  if (!key.ok()) return key.status();
+  return Credentials{.key = *key, .tls = std::move(*tls)};
 }
 
 }  // namespace hvd

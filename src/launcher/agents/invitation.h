@@ -1,9 +1,10 @@
-// How a launcher and an agent find together when the way to the agent has no stdin (`kubectl exec` without -i). Only
-// public values are exchanged on it:
-//   the agent's command line   the invitation: the launcher's public key, and where it listens for this agent
-//   the agent's stdout         the answer: the agent's public key
-// Both make the same key of the two (key_agreement.h); the agent calls the launcher, and what they say to each other is
-// encrypted with it from the first byte on. docs/security.md has the reasoning. Thread rule: plain values.
+// How a launcher and an agent connect when the command that starts the agent has no stdin (`kubectl exec` without -i).
+// That command carries only public values:
+//   the agent's command line   the invitation: the fingerprint of the launcher's certificate, and where it listens
+//   the agent's stdout         the answer: the fingerprint of the agent's certificate
+// Both certificates are made for this one connection. The agent connects to the launcher with TLS, where each side
+// accepts only the certificate with the fingerprint that it was given. docs/security.md has the reasoning.
+// Thread rule: plain values.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +12,28 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "launcher/agents/key_agreement.h"
+#include "net/credentials.h"
 
 namespace hvd {
 
 struct Invitation {
-  PublicKey key{};
+  Fingerprint certificate{};
   uint16_t port = 0;
-  int seconds = 0;        // after which nobody listens there any more
+  int seconds = 0;        // for which the launcher listens there
   std::string addresses;  // separated by commas
 };
 std::string to_text(const Invitation& invitation);  // one word that no shell changes
 Result<Invitation> parse_invitation(std::string_view text);
 
-// Whatever a login shell prints comes before this mark, with which an agent begins to speak on stdout; the rest of the
-// line is its opening. An empty one means that messages follow here, otherwise it is an answer.
+// An agent first prints this mark on stdout; a login shell may have printed something before it. The rest of the line
+// is the opening: empty if messages follow on stdout, otherwise an answer.
 inline constexpr std::string_view kAgentMark{"\n\0horovod agent", 15};
 inline constexpr size_t kLongestOpening = 128;
-std::string answer_text(const PublicKey& key);
-Result<PublicKey> parse_answer(std::string_view opening);
+std::string answer_text(const Fingerprint& certificate);
+Result<Fingerprint> parse_answer(std::string_view opening);
+
+// What the two sides connect with. `own` is a TLS identity.
+enum class Side { launcher, agent };
+Result<Credentials> invited_credentials(Side side, std::string_view own, const Fingerprint& peer);
 
 }  // namespace hvd

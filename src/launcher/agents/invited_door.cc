@@ -4,31 +4,31 @@
 #include <cmath>
 
 #include "base/joined.h"
-#include "launcher/agents/agent_call.h"
 #include "launcher/meeting.h"
 
 namespace hvd {
 
 Result<std::unique_ptr<InvitedDoor>> InvitedDoor::create(const std::vector<std::string>& interfaces,
                                                          TimePoint deadline) {
-  auto pair = KeyPair::make();
-  if (!pair.ok()) return pair.status();
+  auto identity = make_tls_identity();
+  if (!identity.ok()) return identity.status();
+  auto certificate = fingerprint_of(*identity);
+  if (!certificate.ok()) return certificate.status();
   auto listener = listen_on(interfaces);
   if (!listener.ok()) return listener.status();
   Invitation invitation{
-      .key = pair->public_key(),
+      .certificate = *certificate,
       .port = listener->port,
       .seconds = static_cast<int>(std::clamp(std::ceil(seconds_of(deadline - Clock::now())), 1., 1e9)),
       .addresses = joined(published_addresses(listener->endpoints), ",")};
-  return std::unique_ptr<InvitedDoor>(new InvitedDoor(std::move(*pair), std::move(*listener), std::move(invitation)));
+  return std::unique_ptr<InvitedDoor>(
+      new InvitedDoor(std::move(*identity), std::move(*listener), std::move(invitation)));
 }
 
 Status InvitedDoor::open(std::string_view answer) {
   auto theirs = parse_answer(answer);
   if (!theirs.ok()) return theirs.status();
-  auto key = pair_.agree(Side::launcher, *theirs);
-  if (!key.ok()) return key.status();
-  auto credentials = agent_credentials(*key);
+  auto credentials = invited_credentials(Side::launcher, identity_, *theirs);
   if (!credentials.ok()) return credentials.status();
   auto acceptor = Acceptor::create(std::move(listener_), std::move(*credentials), {.purposes = {Purpose::agent}});
   if (!acceptor.ok()) return acceptor.status();
@@ -44,7 +44,7 @@ std::unique_ptr<AgentLink> InvitedDoor::look() {
   std::vector<Accepted> accepted;
   if (acceptor_) acceptor_->poll(Clock::now(), accepted);
   if (accepted.empty()) return nullptr;
-  return std::make_unique<AgentLink>(std::move(accepted.back().stream));  // the later one is the one that it knows
+  return std::make_unique<AgentLink>(std::move(accepted.back().stream));  // after a retry the agent uses the later one
 }
 
 }  // namespace hvd

@@ -208,7 +208,7 @@ int32_t hvd_remove_process_set(int32_t id) {
 
 int32_t hvd_process_set_ranks(int32_t id, int32_t* ranks, int32_t capacity) {
   return with_engine([&](Engine& engine) -> Result<int32_t> {
-    auto members = engine.executor().members(id);
+    auto members = engine.process_sets().members(id);
     if (!members) return Status(Code::invalid_argument, "there is no process set " + std::to_string(id));
     return copy_out(*members, ranks, capacity);
   });
@@ -218,7 +218,7 @@ int32_t hvd_process_set_size(int32_t id) { return hvd_process_set_ranks(id, null
 
 int32_t hvd_process_set_rank(int32_t id) {
   return with_engine([&](Engine& engine) -> Result<int32_t> {
-    auto members = engine.executor().members(id);
+    auto members = engine.process_sets().members(id);
     if (!members) return Status(Code::invalid_argument, "there is no process set " + std::to_string(id));
     for (size_t i = 0; i < members->size(); i++) {
       if ((*members)[i] == engine.world().rank) return static_cast<int32_t>(i);
@@ -228,7 +228,7 @@ int32_t hvd_process_set_rank(int32_t id) {
 }
 
 int32_t hvd_process_set_ids(int32_t* ids, int32_t capacity) {
-  return with_engine([&](Engine& engine) { return copy_out(engine.executor().process_set_ids(), ids, capacity); });
+  return with_engine([&](Engine& engine) { return copy_out(engine.process_sets().ids(), ids, capacity); });
 }
 
 hvd_code hvd_submit(const hvd_request* requests, int32_t count, const hvd_submit_options* options, hvd_handle* handle) {

@@ -38,10 +38,10 @@ Status check_alltoall(Operation& operation, int32_t members) {
 
 }  // namespace
 
-Status check_operation(Operation& operation, const World& world, const Executor& executor) {
+Status check_operation(Operation& operation, const World& world, const ProcessSetTable& process_sets) {
   Request& request = operation.request;
   if (request.kind == Kind::add_process_set || request.kind == Kind::remove_process_set) return {};
-  auto [count, position, serial] = executor.membership(request.process_set);
+  auto [count, position, serial] = process_sets.membership(request.process_set);
   operation.set_serial = serial;
   if (count == 0) {
     return {Code::invalid_argument, fmt::format("{}: there is no process set {}", request.name, request.process_set)};
@@ -52,7 +52,7 @@ Status check_operation(Operation& operation, const World& world, const Executor&
   }
   switch (request.kind) {
     case Kind::broadcast:
-      if (!executor.contains(request.process_set, request.root_rank)) {
+      if (!process_sets.contains(request.process_set, request.root_rank)) {
         return {Code::invalid_argument, fmt::format("{}: root rank {} is not in process set {}", request.name,
                                                     request.root_rank, request.process_set)};
       }

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "base/status.h"
-#include "engine/executor.h"
+#include "engine/process_set_table.h"
 #include "model/operation.h"
 #include "model/world.h"
 
 namespace hvd {
 
 // Also fills in what follows from the process set: its serial number, even splits, the rows of a reducescatter.
-Status check_operation(Operation& operation, const World& world, const Executor& executor);
+Status check_operation(Operation& operation, const World& world, const ProcessSetTable& process_sets);
 
 }  // namespace hvd

@@ -59,7 +59,7 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
       request.group = task->operations.front().request.name;
       request.group_size = static_cast<uint32_t>(task->operations.size());
     }
-    if (Status status = check_operation(operation, world_, *executor_); !status.ok()) return status;
+    if (Status status = check_operation(operation, world_, *process_sets_); !status.ok()) return status;
     bool changes_sets = request.kind > Kind::join;
     if (joined_.load(std::memory_order_relaxed) && !changes_sets && request.process_set == kWorldSet) {
       return has_joined(request);
@@ -96,7 +96,7 @@ void Engine::drive(Done&& done, TimePoint until) {
   driving_here = this;
   while (!done()) {
     if (progress()) continue;
-    bool is_busy = executor_->is_busy();
+    bool is_busy = backends_->is_busy();
     TimePoint next = std::min(until, next_deadline(driver_waits_));
     if (is_busy) next = std::min(next, Clock::now() + kPollRound);
     bool happened = false;
@@ -116,7 +116,7 @@ void Engine::drive(Done&& done, TimePoint until) {
   // A user thread that waited a moment ago is likely to be back before a bell could wake the engine thread.
   TimePoint now = Clock::now();
   if (driver_waits_) waited_at_ = now;
-  bool left_over = transport_->leave(now < waited_at_ + kBackSoon) || agreement_->has_unread() || executor_->is_busy();
+  bool left_over = transport_->leave(now < waited_at_ + kBackSoon) || agreement_->has_unread() || backends_->is_busy();
   // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
   int64_t deadline = ticks_of(next_deadline());
   if (deadline_.load(std::memory_order_relaxed) != deadline) {
@@ -191,10 +191,10 @@ void Engine::run(const std::stop_token& stop) {
         [&] {
           if (!std::exchange(looked, true)) return false;
           return turn_.waiting() > 0 || stop.stop_requested() ||
-                 (!operations_->has_new() && !agreement_->has_incoming() && !executor_->is_busy() &&
+                 (!operations_->has_new() && !agreement_->has_incoming() && !backends_->is_busy() &&
                   Clock::now() >= quiet_at);
         },
-        executor_->is_busy() ? kNever : quiet_at);
+        backends_->is_busy() ? kNever : quiet_at);
     stop_driving(false);
   }
 }
@@ -213,26 +213,26 @@ void Engine::answer_for_driver(const std::stop_token& stop) {
 // Bytes of MPI move only while it is polled: giving the core away after each look would make others wait for them. But
 // while nobody here waits, and the core is one that the user's own work needs, it is polled now and then only.
 bool Engine::poll_for_a_while() {
-  for (int left = world_.crowded ? 1 : kPollsPerLook; left > 0 && executor_->is_busy(); left--) {
+  for (int left = world_.crowded ? 1 : kPollsPerLook; left > 0 && backends_->is_busy(); left--) {
     polls_in_vain_++;
-    if (!executor_->poll()) continue;
+    if (!backends_->poll()) continue;
     polls_in_vain_ = 0;
     return true;
   }
-  if (polls_in_vain_ > kPollsBeforeNaps && executor_->is_busy() && !driver_waits_ && !has_spare_core_) {
+  if (polls_in_vain_ > kPollsBeforeNaps && backends_->is_busy() && !driver_waits_ && !has_spare_core_) {
     std::this_thread::sleep_for(kPollNap);  // there is nothing that would wake it
   }
   return false;
 }
 
 bool Engine::progress() {
-  if (transport_->failed() && (!ended_ || executor_->is_busy())) {
-    executor_->give_up(transport_->failure());
+  if (transport_->failed() && (!ended_ || backends_->is_busy())) {
+    backends_->give_up(transport_->failure());
     end(transport_->failure());
   }
   if (leaves_alone_.load(std::memory_order_relaxed)) end({Code::unknown, "Horovod has been shut down"});
-  if (gives_up_.load(std::memory_order_relaxed)) executor_->give_up({Code::unknown, "Horovod has been shut down"});
-  executor_->poll();
+  if (gives_up_.load(std::memory_order_relaxed)) backends_->give_up({Code::unknown, "Horovod has been shut down"});
+  backends_->poll();
   // Looking at the links takes as long as sending to them; what is new goes out first.
   if (links_ != nullptr && !operations_->has_new()) links_->progress(Clock::now());
   size_t in_flight = operations_->take_new(taken_);
@@ -264,7 +264,8 @@ Status Engine::check_again(const Task& task) const {
     const Request& request = operation.request;
     if (request.kind > Kind::join) continue;
     if (request.process_set == kWorldSet && join_announced_) return has_joined(request);
-    if (request.process_set != kWorldSet && executor_->membership(request.process_set).serial != operation.set_serial) {
+    if (request.process_set != kWorldSet &&
+        process_sets_->membership(request.process_set).serial != operation.set_serial) {
       return process_set_removed(request.process_set);
     }
   }
@@ -283,7 +284,7 @@ void Engine::refuse(Task& task, const Status& status) {
 void Engine::announce(const Task& task, bool is_alone) {
   for (const Operation& operation : task.operations) {
     join_announced_ |= operation.request.kind == Kind::join;
-    bool is_carried = is_alone && executor_->can_carry(operation);
+    bool is_carried = is_alone && carried_ != nullptr && carried_->may_carry(operation);
     ByteView data = is_carried ? ByteView(operation.input.data, operation.input.bytes()) : ByteView();
     agreement_->announce(operation.request, data);
   }
@@ -293,7 +294,7 @@ void Engine::apply(Decision& decision) {
   if (auto* plan = std::get_if<Plan>(&decision)) {
     execute(std::move(*plan));
   } else if (auto* tuning = std::get_if<Tuning>(&decision)) {
-    executor_->apply(*tuning);
+    process_sets_->apply(*tuning);
   } else if (auto* report = std::get_if<StallReport>(&decision)) {
     log_warning("{}", report->text);
   } else if (auto* notice = std::get_if<ShutdownNotice>(&decision)) {
@@ -305,7 +306,7 @@ void Engine::apply(Decision& decision) {
 }
 
 void Engine::execute(Plan&& plan) {
-  if (auto timeline = executor_->timeline()) timeline->mark_cycle();
+  recorder_.on_plan();
   Plan kept;
   if (tuner_) kept = plan;
   if (Status status = executor_->run(std::move(plan)); !status.ok()) end(status);
@@ -397,7 +398,7 @@ void Engine::shutdown() {
   if (watch_ != nullptr) watch_->stop();
   agreement_->leave(Clock::now() + kGoodbyePatience);
   executor_->drain();
-  executor_->set_timeline(nullptr);
+  recorder_.set_timeline(nullptr);
   turn_.give_back(true);
   turn_.end_waiting();
 }

@@ -17,10 +17,12 @@
 #include <vector>
 
 #include "engine/agreement.h"
+#include "engine/backend_list.h"
+#include "engine/carried_allreduces.h"
 #include "engine/executor.h"
 #include "engine/operation_table.h"
+#include "engine/process_set_table.h"
 #include "engine/recorder.h"
-#include "engine/timeline.h"
 #include "engine/tuner.h"
 #include "engine/turn.h"
 #include "engine/watch.h"
@@ -62,7 +64,8 @@ class Engine {
   const World& world() const { return world_; }
   bool is_homogeneous() const { return is_homogeneous_; }
   const std::shared_ptr<OperationTable>& operations() const { return operations_; }  // outlives the engine
-  const Executor& executor() const { return *executor_; }
+  const ProcessSetTable& process_sets() const { return *process_sets_; }
+  const CarriedAllreduces* carried() const { return carried_.get(); }  // null: this world carries none
   Status start_timeline(const std::string& path, bool mark_cycles);
   Status stop_timeline();
   // Descriptors that a forked child must close.
@@ -71,6 +74,7 @@ class Engine {
  private:
   Engine(const World& world, const Config& config);
   Status open(WorldGroup group, const MakePolled& make_polled);
+  Status make_executor(const MakePolled& make_polled);
   Status attach_mesh(WorldGroup& group);
   Result<Agreement::Node> make_node(WorldGroup& group);
 
@@ -104,9 +108,12 @@ class Engine {
   bool is_homogeneous_ = true;
   std::unique_ptr<Transport> transport_;
   const std::shared_ptr<OperationTable> operations_ = std::make_shared<OperationTable>();
+  Recorder recorder_;
+  std::unique_ptr<ProcessSetTable> process_sets_;
+  std::unique_ptr<BackendList> backends_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<Recorder> recorder_;
-  std::unique_ptr<HostLinks> links_;  // of a host's leader, where there are several hosts
+  std::unique_ptr<CarriedAllreduces> carried_;  // null: this world carries none
+  std::unique_ptr<HostLinks> links_;            // of a host's leader, where there are several hosts
 
   // Of the driving thread.
   std::unique_ptr<Agreement> agreement_;

@@ -39,21 +39,17 @@ Status Engine::open(WorldGroup group, const MakePolled& make_polled) {
     WatchSettings limits{.heartbeat = seconds(config_.heartbeat_time), .silence = seconds(config_.silence_time)};
     watch_ = std::make_unique<Watch>(*transport_, links_.get(), limits);
   }
-  auto executor = Executor::create(
-      world_, config_, *transport_, *operations_, [this](Task& task) { on_done(task); }, make_polled);
-  if (!executor.ok()) {
-    transport_->abort(executor.status());
-    return executor.status();
+  if (Status status = make_executor(make_polled); !status.ok()) {
+    transport_->abort(status);
+    return status;
   }
-  executor_ = std::move(*executor);
   if (!config_.timeline.empty() && config_.timeline != "DYNAMIC") {
     if (Status status = start_timeline(config_.timeline, config_.timeline_mark_cycles); !status.ok()) {
-      log_error("{}", status.message());  // a training is not stopped by its observer
+      log_error("{}", status.message());  // timeline errors must not abort training
     }
   }
-  recorder_ = std::make_unique<Recorder>(*executor_);
-  if (executor_->carries()) settings.carried = executor_.get();
-  agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, recorder_.get(), std::move(*node));
+  settings.carried = carried_.get();
+  agreement_ = std::make_unique<Agreement>(world_, config_, settings, *transport_, &recorder_, std::move(*node));
   if (world_.rank == 0) {
     if (settings.stall_shutdown > Duration{} && settings.stall_shutdown < settings.stall_warning) {
       log_warning("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS is ignored: it is less than HOROVOD_STALL_CHECK_TIME_SECONDS");
@@ -65,6 +61,26 @@ Status Engine::open(WorldGroup group, const MakePolled& make_polled) {
     }
   }
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  return {};
+}
+
+Status Engine::make_executor(const MakePolled& make_polled) {
+  auto process_sets = ProcessSetTable::create(world_, config_, *transport_);
+  if (!process_sets.ok()) return process_sets.status();
+  process_sets_ = std::move(*process_sets);
+  auto backends = BackendList::create(world_, config_, *transport_, *process_sets_, make_polled);
+  if (!backends.ok()) return backends.status();
+  backends_ = std::move(*backends);
+  auto on_done = [this](Task& task) { this->on_done(task); };
+  executor_ = std::make_unique<Executor>(Executor::Parts{.transport = *transport_,
+                                                         .operations = *operations_,
+                                                         .process_sets = *process_sets_,
+                                                         .backends = *backends_,
+                                                         .recorder = recorder_},
+                                         on_done);
+  if (CarriedAllreduces::is_possible(world_, config_, backends_->has_polled())) {
+    carried_ = std::make_unique<CarriedAllreduces>(world_, *transport_, *operations_, recorder_, on_done);
+  }
   return {};
 }
 
@@ -129,19 +145,19 @@ Status Engine::start_timeline(const std::string& path, bool mark_cycles) {
   }
   if (world_.rank != 0 && !config_.timeline_all_ranks) return {};
   std::string file = timeline_path(path);
-  auto current = executor_->timeline();
+  auto current = recorder_.timeline();
   if (current && current->path() == file) return {};
   auto timeline = Timeline::create(file, mark_cycles, world_.rank);
   if (!timeline.ok()) {
     log_error("{}", timeline.status().message());
     return {};
   }
-  executor_->set_timeline(std::move(*timeline));
+  recorder_.set_timeline(std::move(*timeline));
   return {};
 }
 
 Status Engine::stop_timeline() {
-  executor_->set_timeline(nullptr);
+  recorder_.set_timeline(nullptr);
   return {};
 }
 

@@ -1,30 +1,48 @@
-// Hands what the coordinator sees to the timeline. The coordinator runs inside the driving thread; the timeline may be
-// switched by any. Thread rule: the thread that drives.
+// Records what happens to tensors in the timeline, while there is one: their negotiation, as the coordinator sees it,
+// and the execution of their plans. Thread rule: any thread; the observer's calls come from the thread that drives.
 #pragma once
 
-#include "engine/executor.h"
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string_view>
+
+#include "engine/task.h"
+#include "engine/timeline.h"
 #include "negotiation/coordinator.h"
 
 namespace hvd {
 
-class Recorder : public NegotiationObserver {
+class Recorder final : public NegotiationObserver {
  public:
-  explicit Recorder(const Executor& executor) : executor_(executor) {}
-  bool is_watching() const override { return executor_.has_timeline(); }
-  void on_first_request(const Request& request) override {
-    if (auto timeline = executor_.timeline()) {
-      timeline->negotiate_start(request.name, request.kind, request.reduce_op == ReduceOp::adasum);
-    }
-  }
-  void on_rank_ready(const Request& request, Rank rank) override {
-    if (auto timeline = executor_.timeline()) timeline->negotiate_rank_ready(request.name, index_of(rank));
-  }
-  void on_agreed(const Request& request) override {
-    if (auto timeline = executor_.timeline()) timeline->negotiate_end(request.name);
-  }
+  // Replaces the timeline (null: none). The file of the previous one is complete when this returns.
+  void set_timeline(std::shared_ptr<Timeline> timeline);
+  std::shared_ptr<Timeline> timeline() const;
+  bool is_watching() const override { return has_timeline_.load(std::memory_order_relaxed); }
+
+  void on_first_request(const Request& request) override;
+  void on_rank_ready(const Request& request, Rank rank) override;
+  void on_agreed(const Request& request) override;
+  void on_plan();
+
+  // The execution of one plan. It is recorded in one timeline from start to end, whatever replaces that meanwhile.
+  class Execution {
+   public:
+    Execution() = default;
+    void end(std::span<Task::Place* const> places);
+
+   private:
+    friend class Recorder;
+    std::shared_ptr<Timeline> timeline_;
+  };
+  // `activity`: what the backend calls its work, see Backend::activity().
+  Execution start(std::span<Operation* const> operations, std::string_view activity) const;
 
  private:
-  const Executor& executor_;
+  mutable std::mutex mutex_;  // guards timeline_
+  std::shared_ptr<Timeline> timeline_;
+  std::atomic<bool> has_timeline_{false};  // so that the usual case needs no lock
 };
 
 }  // namespace hvd

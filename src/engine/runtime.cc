@@ -383,7 +383,7 @@ Result<bool> Runtime::remove_process_set(int32_t id) {
         Code::invalid_argument,
         "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
   }
-  if (id == kWorldSet || !(*engine)->executor().members(id)) return false;
+  if (id == kWorldSet || !(*engine)->process_sets().members(id)) return false;
   int32_t result = 0;
   Status status =
       run_alone(**engine, {.name = "process_set.remove", .kind = Kind::remove_process_set, .process_set = id}, result);

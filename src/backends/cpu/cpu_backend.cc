@@ -94,7 +94,7 @@ Status CpuBackend::allreduce(const Request& request, std::span<Operation* const>
   return collectives.allreduce(in_, out_, *reduction);
 }
 
-Status CpuBackend::combine(Operation& operation, ByteView theirs, int32_t position) {
+Status combine(Operation& operation, ByteView theirs, int32_t position) {
   auto reduction = reduction_of(operation.request, 2);
   if (!reduction.ok()) return reduction.status();
   const std::byte* sources[] = {operation.input.data, theirs.data()};

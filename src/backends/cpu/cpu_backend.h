@@ -20,8 +20,6 @@ class CpuBackend : public Backend {
   std::string_view activity(Kind kind) const override;
   bool accepts(const Plan& plan) const override { return plan.first().device == kHost; }
   void run(const Plan& plan, std::span<Operation* const> operations, Done done) override;
-  // An allreduce of two ranks, of which this is `position`, that have each other's data already.
-  Status combine(Operation& operation, ByteView theirs, int32_t position);
 
  private:
   Status execute(const Plan& plan, std::span<Operation* const> operations);
@@ -36,5 +34,8 @@ class CpuBackend : public Backend {
   Segments in_, out_;  // kept from plan to plan, so that a steady state allocates nothing
   std::vector<Segments> sent_, received_;
 };
+
+// An allreduce of two ranks, of which this is `position`, that have each other's data already.
+Status combine(Operation& operation, ByteView theirs, int32_t position);
 
 }  // namespace hvd

@@ -314,7 +314,7 @@ TEST_P(Engines, ProcessSetsComeAndGo) {
       Operation remove;
       remove.request = {.name = "process_set.remove", .kind = Kind::remove_process_set, .process_set = id};
       ASSERT_TRUE(finish(engine, std::move(remove)).ok());
-      EXPECT_FALSE(engine.executor().members(id).has_value());
+      EXPECT_FALSE(engine.process_sets().members(id).has_value());
     }
   });
 }

@@ -15,12 +15,16 @@ Plan plan_of(Request request, int32_t result = -1) {
 // One rank: its executor and what it has submitted.
 struct Member {
   OperationTable operations;
+  Recorder recorder;
+  std::unique_ptr<ProcessSetTable> process_sets;
+  std::unique_ptr<BackendList> backends;
   std::unique_ptr<Executor> executor;
 
   Member(Transport& transport, const World& world, const Config& config) {
-    auto created = Executor::create(world, config, transport, operations, [](Task& task) { task.done = true; });
-    EXPECT_TRUE(created.ok()) << created.status().message();
-    executor = std::move(*created);
+    process_sets = std::move(*ProcessSetTable::create(world, config, transport));
+    backends = std::move(*BackendList::create(world, config, transport, *process_sets));
+    Executor::Parts parts{transport, operations, *process_sets, *backends, recorder};
+    executor = std::make_unique<Executor>(parts, [](Task& task) { task.done = true; });
   }
   // Submits the operation and runs its plan.
   TaskRef run(Operation operation, int32_t result = -1) {
@@ -77,7 +81,7 @@ TEST(ExecutorOverHosts, ProcessSetsOfAnyRanksReduceAndGather) {
       float expected[] = {3, 5, 2, 7, 9};
       for (size_t i = 0; i < sets.size(); i++) {
         int32_t id = static_cast<int32_t>(i) + 1;
-        if (!self.executor->contains(id, rank)) continue;
+        if (!self.process_sets->contains(id, rank)) continue;
         EXPECT_EQ(self.sum(mine, id), expected[i]) << "set " << id;
       }
       // Rows that only the other ranks know.

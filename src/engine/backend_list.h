@@ -1,0 +1,43 @@
+// The backends of one world, in the order in which they are asked: the loaded ones (HOROVOD_BACKENDS), the one that was
+// made for this world, if any, and the built-in one. Thread rule: the thread that drives.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backends/backend.h"
+#include "base/status.h"
+#include "engine/process_set_table.h"
+#include "model/config.h"
+#include "model/plan.h"
+#include "model/world.h"
+#include "transport/transport.h"
+
+namespace hvd {
+
+// Makes the polled backend of one world. It may use what it is given for as long as it lives.
+using MakePolled = std::function<Result<std::unique_ptr<PolledBackend>>(const BackendContext&, Transport&)>;
+
+class BackendList {
+ public:
+  static Result<std::unique_ptr<BackendList>> create(const World& world, const Config& config, Transport& transport,
+                                                     ProcessSetTable& process_sets,
+                                                     const MakePolled& make_polled = nullptr);
+
+  Backend* choose(const Plan& plan) const;  // null: none accepts it
+
+  // Plans of the polled backend: whether there are any; makes them progress (true: one was done); fails them.
+  bool has_polled() const { return polled_ != nullptr; }
+  bool is_busy() const { return polled_ != nullptr && polled_->is_busy(); }
+  bool poll() { return is_busy() && polled_->poll(); }
+  void give_up(const Status& status) {
+    if (is_busy()) polled_->give_up(status);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Backend>> backends_;
+  PolledBackend* polled_ = nullptr;  // one of them; null: there is none
+};
+
+}  // namespace hvd

@@ -82,7 +82,7 @@ build/%/build.ninja: CMakePresets.json | packages-build
 
 .PHONY: library
 library: build/release/build.ninja $(STAMPS)/runtime
-	@cmake --build build/release -j $(JOBS) --target horovod horovod_tensorflow horovodrun
+	@cmake --build build/release -j $(JOBS) --target horovod horovod_tensorflow horovod_jax horovodrun
 	@cmake --install build/release --prefix python/horovod --component runtime | { grep Installing || true; }
 
 $(BIN)/horovodrun: | $(STAMPS)/venv
@@ -105,7 +105,7 @@ demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one proce
 	@tools/demo.sh
 
 .PHONY: test
-test: all packages-fuzz packages-mpi packages-testbed packages-browser $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs $(STAMPS)/deploy .venv-cloud/stamp ## Run all tests
+test: all packages-fuzz packages-mpi packages-testbed packages-browser $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/build $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax $(STAMPS)/demo $(STAMPS)/docs $(STAMPS)/deploy .venv-cloud/stamp ## Run all tests
 	@tools/test.sh
 
 .PHONY: check
@@ -114,14 +114,14 @@ check: all packages-testbed $(STAMPS)/test ## Run the tests of what has changed
 	  echo "stages: $$stages" && SUITES="$$suites" RANKS=2 HOSTS=1,1 FRAMEWORK_RANKS=2 PROGRAMS=100 tools/test.sh $$stages
 
 .PHONY: soak
-soak: all packages-fuzz packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/tensorflow $(STAMPS)/deploy .venv-tf215/stamp .venv-torch21/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
-	@SUITES=all FRAMEWORK_RANKS="2 3 4" REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel torch tensorflow keras mpi5 tensorflow215 torch21 images cloud aarch64
+soak: all packages-fuzz packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/tensorflow $(STAMPS)/jax $(STAMPS)/deploy .venv-tf215/stamp .venv-torch21/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@SUITES=all FRAMEWORK_RANKS="2 3 4" REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz parallel torch tensorflow jax keras mpi5 tensorflow215 torch21 images cloud aarch64
 	@$(BIN)/python tests/differential/run.py --programs $(SOAK_PROGRAMS)
 	@tools/test.sh sanitized
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
 
 .PHONY: bench
-bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/tensorflow ## Measure against MPI, Gloo, DDP and MultiWorkerMirrored
+bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax ## Measure against MPI, Gloo, DDP and MultiWorkerMirrored
 	@$(BIN)/python benchmarks/run.py
 	@cmake --build build/release -j $(JOBS) --target bench_hosts
 	@build/release/benchmarks/bench_hosts 2,2
@@ -139,7 +139,7 @@ docs: packages-build $(STAMPS)/docs ## Build the documentation into build/docs
 # clang-tidy reads the files that the sanitizer build makes of each folder: most of its time goes into the headers of the
 # standard library, which are then read once per folder. The kernels are not among them: clang does not know their CPUs.
 .PHONY: lint
-lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/demo $(STAMPS)/docs ## Check format, style and types
+lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax $(STAMPS)/demo $(STAMPS)/docs ## Check format, style and types
 	clang-format-14 --dry-run --Werror $(CXX_FILES)
 	cmake --preset asan > /dev/null  # the files of each folder as they are now
 	run-clang-tidy-14 -quiet -j $(JOBS) -p build/asan "build/asan/src/.*Unity" > build/clang-tidy.log 2>&1 || { cat build/clang-tidy.log; exit 1; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the test stages, all of them or the named ones, in two lanes side by side (stages.py). The end has a table of them.
-#   tools/test.sh [ctest|asan|tsan|fuzz|packaging|hosts|launcher|elastic|single|runner|testbed|deploy|docs|mpi|keras|tensorflow|torch|parallel|differential]...
+#   tools/test.sh [ctest|asan|tsan|fuzz|packaging|hosts|launcher|elastic|single|runner|testbed|deploy|docs|mpi|keras|tensorflow|torch|jax|parallel|differential]...
 #   tools/test.sh mpi5                                      the suites with newer MPIs than Debian's: make soak
 #   tools/test.sh tensorflow215 torch21                     the suites with an older TensorFlow, PyTorch: make soak
 #   tools/test.sh sanitized                                 random programs under the sanitizers: make soak
@@ -157,6 +157,13 @@ keras_stage() {
   echo "-- Keras 2 (tf_keras)"
   TF_USE_LEGACY_KERAS=1 in_ranks keras
 }
+jax_stage() {
+  export JAX_PLATFORMS=cpu
+  in_ranks jax
+  with_three jax verbs traced_verbs optimizer convergence
+  echo "-- callbacks in place of custom calls"
+  FRAMEWORK_RANKS=2 HOROVOD_JAX_FALLBACK=1 in_ranks jax -k traced_verbs
+}
 tensorflow215_stage() {  # not among all: make soak makes its environment and asks for it
   local pytest=(.venv-tf215/bin/python -m pytest -q) FRAMEWORK_RANKS=2
   in_ranks tensorflow
@@ -175,7 +182,7 @@ aarch64_stage() {  # not among all: emulated, it is slow, so once is enough
   local repeat=1
   tools/sysroot.sh arm64 build/aarch64-sysroot
   cpp aarch64 -E 'net/Congestion|capi/Crowds'  # fail under qemu 7.2: TCP_INFO, and 64 or more emulated ranks
-  quietly build/aarch64/programs.log cmake --build build/aarch64 -j "$jobs" --target horovod_tensorflow horovodrun
+  quietly build/aarch64/programs.log cmake --build build/aarch64 -j "$jobs" --target horovod_tensorflow horovod_jax horovodrun
   qemu-aarch64-static -L /usr/aarch64-linux-gnu build/aarch64/src/horovodrun -np 2 echo works
 }
 launcher_stage() { "${pytest[@]}" tests/launcher; }
@@ -193,5 +200,5 @@ if [ "${1:-}" = --alone ]; then  # what stages.py calls
   exit
 fi
 [ $# -gt 0 ] || set -- ctest asan tsan fuzz packaging \
-  hosts launcher elastic single runner testbed deploy docs mpi keras tensorflow torch parallel differential
+  hosts launcher elastic single runner testbed deploy docs mpi keras tensorflow torch jax parallel differential
 exec "$bin/python" tools/stages.py "$@"

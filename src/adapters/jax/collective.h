@@ -1,0 +1,49 @@
+// One collective on any number of arrays: everything is submitted before anything is waited for, so that the engine can
+// fuse, and so that ranks whose XLA runs calls in different orders need only agree on what is in one call.
+//
+// Thread rule: one thread at a time; `finish` may run in another one than `start`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapters/jax/call.h"
+
+namespace hvd::jax {
+
+class Collective {
+ public:
+  // The memory of the buffers stays until `finish` has returned, or the destructor.
+  Collective(Call call, std::vector<hvd_tensor> inputs, std::vector<hvd_tensor> outputs);
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+  ~Collective();  // waits for what is in flight
+
+  void start(bool wait_follows);  // CallError: nothing is in flight
+  void finish();                  // CallError: it failed, or a result is not of the size that was compiled
+
+ private:
+  // A result whose size other ranks determine, too.
+  struct Place {
+    Collective* owner;
+    size_t first;                                     // tensor of the group
+    std::vector<std::string> problems;                // of sizes that do not fit
+    std::vector<std::unique_ptr<std::byte[]>> spare;  // memory for those: the other ranks' exchange must not fail
+  };
+
+  bool engine_asks_for_memory() const { return call_.kind != HVD_ALLREDUCE && call_.kind != HVD_BROADCAST; }
+  hvd_request request(size_t index) const;
+  void* memory_for(Place& place, size_t index, int32_t ndim, const int64_t* shape);
+  [[noreturn]] void fail(hvd_code code) const;
+  void wait_and_release() noexcept;
+
+  static void* on_allocate(void* context, int32_t index, int32_t dtype, int32_t ndim, const int64_t* shape);
+
+  Call call_;
+  std::vector<hvd_tensor> inputs_, outputs_;
+  std::vector<Place> places_;  // one per group
+  std::vector<hvd_handle> handles_;
+};
+
+}  // namespace hvd::jax

@@ -1,0 +1,92 @@
+// libhorovod_jax.so: the handlers of the custom calls that `horovod.jax` compiles into XLA's programs. XLA:CPU runs
+// them one at a time, in the thread that runs the program; they block until their collective is done. Errors are
+// returned to XLA, which raises them in Python. Their text begins with kMark, by which horovod/jax/errors.py knows
+// them.
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "adapters/jax/call.h"
+#include "adapters/jax/collective.h"
+#include "adapters/jax/ffi_api.h"
+#include "adapters/jax/started.h"
+
+namespace {
+
+using namespace hvd::jax;  // NOLINT(google-build-using-namespace)
+
+constexpr const char* kMark = "horovod.jax: ";
+
+void* make_error(const FfiFrame& frame, FfiErrorCode code, const std::string& text) {
+  std::string marked = kMark + text;
+  FfiErrorArguments arguments{sizeof(FfiErrorArguments), nullptr, marked.c_str(), code};
+  return frame.api->create_error(&arguments);
+}
+
+// Whether this call only asks for metadata, which is given.
+bool answers_metadata(const FfiFrame& frame) {
+  for (FfiExtension* each = frame.extensions; each != nullptr; each = each->next) {
+    if (each->type != kMetadataExtension) continue;
+    FfiMetadata& metadata = *reinterpret_cast<FfiMetadataExtension*>(each)->metadata;
+    metadata.version = frame.api->version;
+    metadata.traits = 0;
+    return true;
+  }
+  return false;
+}
+
+template <typename Work>
+void* handle(FfiFrame* frame, const Work& work) {
+  if (answers_metadata(*frame)) return nullptr;
+  if (frame->struct_size < sizeof(FfiFrame))
+    return make_error(*frame, kFfiAborted,
+                      "this jaxlib calls with an older interface than 0.1: set HOROVOD_JAX_FALLBACK=1");
+  if (frame->stage != kFfiExecute) return nullptr;
+  try {
+    work(*frame);
+    return nullptr;
+  } catch (const CallError& error) {
+    return make_error(*frame, error.code, error.what());
+  } catch (const std::exception& error) {
+    return make_error(*frame, kFfiAborted, error.what());
+  }
+}
+
+void run_collective(const FfiFrame& frame) {
+  std::vector<hvd_tensor> inputs, outputs;
+  for (const FfiBuffer* buffer : buffers_of(frame.inputs)) inputs.push_back(tensor_of(*buffer));
+  for (const FfiBuffer* buffer : buffers_of(frame.outputs)) outputs.push_back(tensor_of(*buffer));
+  if (inputs.size() != outputs.size())
+    throw CallError(kFfiInvalidArgument, "a collective has as many results as it has arrays");
+  Call call = read_call(frame, inputs.size());
+  Collective collective(std::move(call), std::move(inputs), std::move(outputs));
+  collective.start(true);
+  collective.finish();
+}
+
+// Returns what it is given if all of the frame is where we expect it.
+void run_self_test(const FfiFrame& frame) {
+  Call call = read_call(frame, static_cast<size_t>(frame.inputs.count));
+  bool is_right = call.kind == HVD_BROADCAST && call.root_rank == 7 && call.prescale_factor == 0.5 &&
+                  call.verb == "test" && call.names == std::vector<std::string>{"a", "bc"} &&
+                  call.splits == std::vector<int32_t>{3, 45};
+  if (!is_right) throw CallError(kFfiInvalidArgument, "attributes are not as they were compiled");
+  for (int64_t i = 0; i < frame.inputs.count; i++) {
+    const FfiBuffer& from = *frame.inputs.buffers[i];
+    const FfiBuffer& to = *frame.outputs.buffers[i];
+    if (tensor_of(from).dtype != tensor_of(to).dtype || size_in_bytes(from) != size_in_bytes(to))
+      throw CallError(kFfiInvalidArgument, "arrays are not as they were compiled");
+    std::memcpy(to.data, from.data, size_in_bytes(from));
+  }
+}
+
+}  // namespace
+
+#define HVD_JAX_EXPORT extern "C" __attribute__((visibility("default")))
+
+HVD_JAX_EXPORT void* hvd_jax_run(FfiFrame* frame) { return handle(frame, run_collective); }
+HVD_JAX_EXPORT void* hvd_jax_start(FfiFrame* frame) { return handle(frame, start_collective); }
+HVD_JAX_EXPORT void* hvd_jax_done(FfiFrame* frame) { return handle(frame, finish_collective); }
+HVD_JAX_EXPORT void* hvd_jax_self_test(FfiFrame* frame) { return handle(frame, run_self_test); }
+// To be called when a new world has been formed.
+HVD_JAX_EXPORT void hvd_jax_forget_started() { forget_started(); }

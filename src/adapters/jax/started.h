@@ -1,0 +1,22 @@
+// Collectives between their start and their end, each a custom call of its own, by number. They work in memory of their
+// own: XLA may move an array from one buffer to another between two calls.
+//
+// Thread rule: any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "adapters/jax/ffi_api.h"
+
+namespace hvd::jax {
+
+// frame: arrays in, their number (two 32-bit words) out.
+void start_collective(const FfiFrame& frame);
+
+// frame: the number in, results out.
+void finish_collective(const FfiFrame& frame);
+
+// Waits for those that have been started in a world that has ended, and forgets them.
+void forget_started();
+
+}  // namespace hvd::jax

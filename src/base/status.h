@@ -61,6 +61,9 @@ class [[nodiscard]] Status {
   std::unique_ptr<State> state_;  // null is ok: a success costs one pointer
 };
 
+// For a mistake of the user or the caller.
+inline Status invalid_argument(std::string message) { return Status(Code::invalid_argument, std::move(message)); }
+
 // What errno means, about a thing: "cannot open timeline file /x/y: Permission denied".
 Status system_error(std::string_view what, std::string_view about, int error = errno);
 

@@ -11,15 +11,13 @@
 
 #include "launcher/agents/agent.h"
 #include "launcher/agents/invitation.h"
-#include "launcher/check_build.h"
 #include "launcher/command_line/options.h"
 #include "launcher/doctor/doctor.h"
-#include "launcher/doctor/probe.h"
-#include "launcher/guard.h"
-#include "launcher/hosts/assignment.h"
+#include "launcher/hosts/hosts.h"
+#include "launcher/job/run.h"
 #include "launcher/mpi/launcher_choice.h"
 #include "launcher/mpi/run_mpi.h"
-#include "launcher/run.h"
+#include "launcher/processes/guard.h"
 #include "net/tls.h"
 
 namespace {

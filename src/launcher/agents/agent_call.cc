@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "base/number.h"
-#include "launcher/meeting.h"
-#include "launcher/workers/process.h"
+#include "launcher/processes/process.h"
+#include "launcher/workers/meeting.h"
 #include "net/connector.h"
 
 namespace hvd {

@@ -8,7 +8,7 @@
 
 #include "launcher/agents/invitation.h"
 #include "launcher/command_line/options.h"
-#include "launcher/signals.h"
+#include "launcher/processes/signals.h"
 #include "net/stream.h"
 
 namespace hvd {

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "launcher/agents/agent_messages.h"
-#include "launcher/workers/poll_set.h"
+#include "launcher/processes/poll_set.h"
 #include "net/framed.h"
 #include "net/hearing.h"
 

@@ -10,7 +10,7 @@
 
 #include "launcher/agents/agent_link.h"
 #include "launcher/hosts/hosts.h"
-#include "launcher/ssh/ssh_process.h"
+#include "launcher/processes/piped_process.h"
 
 namespace hvd {
 
@@ -19,7 +19,7 @@ struct Contact {
   Host host;
   AgentHello hello;
   std::unique_ptr<AgentLink> link;
-  std::unique_ptr<SshProcess> ssh;  // none: the agent came by itself
+  std::unique_ptr<PipedProcess> ssh;  // none: the agent came by itself
 };
 
 struct Unreachable {

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/joined.h"
-#include "launcher/meeting.h"
+#include "launcher/workers/meeting.h"
 
 namespace hvd {
 

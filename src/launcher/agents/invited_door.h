@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "launcher/agents/agent_link.h"
 #include "launcher/agents/invitation.h"
-#include "launcher/workers/poll_set.h"
+#include "launcher/processes/poll_set.h"
 #include "net/acceptor.h"
 
 namespace hvd {

@@ -6,8 +6,7 @@
 #include <cctype>
 #include <string_view>
 
-#include "launcher/text/closest.h"
-#include "launcher/text/mistake.h"
+#include "launcher/command_line/closest.h"
 
 namespace hvd {
 namespace {
@@ -41,7 +40,7 @@ Status unknown_option(const std::vector<Name>& names, std::string_view word) {
   std::string_view near = closest(word, candidates);
   std::string text = fmt::format("unknown option {}", word);
   if (!near.empty()) text += fmt::format("; did you mean {}?", near);
-  return mistake(std::move(text));
+  return invalid_argument(std::move(text));
 }
 
 // -n4, -np4, -Hlocalhost: the longest single-dash name that starts the word. A number must look like one, so that a
@@ -63,7 +62,7 @@ Result<Name> complete(const std::vector<Name>& names, std::string_view word) {
   for (const Name& name : names) {
     if (!name.text.starts_with(word) || is_hidden(name)) continue;
     if (found && (found->row != name.row || found->is_opposite != name.is_opposite))
-      return mistake(fmt::format("{} could be {} or {}", word, found->text, name.text));
+      return invalid_argument(fmt::format("{} could be {} or {}", word, found->text, name.text));
     if (!found) found = &name;
   }
   if (!found) return unknown_option(names, word);
@@ -110,13 +109,13 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
     GivenOption given{&row, resolved->name.is_opposite, std::string(word.substr(0, resolved->length)), {}};
     size_t wanted = value_count(row);
     if (resolved->length < word.size()) {
-      if (wanted == 0) return mistake(fmt::format("{} takes no value", given.spelling));
+      if (wanted == 0) return invalid_argument(fmt::format("{} takes no value", given.spelling));
       word.remove_prefix(resolved->length + (word[resolved->length] == '=' ? 1 : 0));
       given.values.emplace_back(word);
     }
     while (given.values.size() < wanted) {
       if (next == words.end() || is_name(names, *next))
-        return mistake(fmt::format("{} needs {}", given.spelling, wanted == 1 ? "a value" : "two values"));
+        return invalid_argument(fmt::format("{} needs {}", given.spelling, wanted == 1 ? "a value" : "two values"));
       given.values.push_back(*next++);
     }
     arguments.options.push_back(std::move(given));

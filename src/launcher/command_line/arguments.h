@@ -27,4 +27,9 @@ struct Arguments {
 // Reading stops at --help and --version, whatever follows.
 Result<Arguments> parse_arguments(const std::vector<std::string>& words);
 
+// The YAML file of --config-file. Its keys are those of the option table. An unknown key is a warning that names the
+// closest known one, so that files for other versions work. Sets what the file at `path` says. `line` has nothing of
+// the command line yet, which wins over the file. `controller` receives the key of that name.
+Status apply_config_file(const std::string& path, CommandLine& line, std::string& controller);
+
 }  // namespace hvd

@@ -1,10 +1,9 @@
-#include "launcher/command_line/completion.h"
-
 #include <fmt/core.h>
 
 #include <vector>
 
 #include "base/joined.h"
+#include "launcher/command_line/documents.h"
 #include "launcher/command_line/option_table.h"
 
 namespace hvd {

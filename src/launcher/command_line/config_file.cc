@@ -1,5 +1,3 @@
-#include "launcher/command_line/config_file.h"
-
 #include <fmt/core.h>
 #include <yaml.h>
 
@@ -10,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/text/closest.h"
-#include "launcher/text/mistake.h"
+#include "launcher/command_line/arguments.h"
+#include "launcher/command_line/closest.h"
 
 namespace hvd {
 namespace {
@@ -39,8 +37,8 @@ class Document {
     yaml_parser_set_input_file(&parser_, file);
     loaded_ = yaml_parser_load(&parser_, &document_) != 0;
     if (loaded_) return {};
-    return mistake(fmt::format("{}:{}: {}", path, parser_.problem_mark.line + 1,
-                               parser_.problem ? parser_.problem : "this is not YAML"));
+    return invalid_argument(fmt::format("{}:{}: {}", path, parser_.problem_mark.line + 1,
+                                        parser_.problem ? parser_.problem : "this is not YAML"));
   }
 
   yaml_node_t* root() { return yaml_document_get_root_node(&document_); }
@@ -69,7 +67,7 @@ bool is_null(const yaml_node_t& node) {
 Status read_mapping(Document& document, yaml_node_t& mapping, const std::string& section, const std::string& path,
                     std::vector<Entry>& entries) {
   auto bad = [&](const yaml_node_t& node, std::string_view text) {
-    return mistake(fmt::format("{}:{}: {}", path, line_of(node), text));
+    return invalid_argument(fmt::format("{}:{}: {}", path, line_of(node), text));
   };
   if (mapping.type != YAML_MAPPING_NODE) return bad(mapping, "expected KEY: VALUE");
   for (auto* pair = mapping.data.mapping.pairs.start; pair < mapping.data.mapping.pairs.top; ++pair) {
@@ -129,7 +127,7 @@ Status apply(const Entry& entry, const std::string& path, CommandLine& line, std
   if (entry.key == kController) {
     controller = entry.value;
     if (controller == "gloo" || controller == "mpi") return {};
-    return mistake(fmt::format("{} controller {}: expected gloo or mpi", place, controller));
+    return invalid_argument(fmt::format("{} controller {}: expected gloo or mpi", place, controller));
   }
   auto rows = option_rows();
   auto row = std::find_if(rows.begin(), rows.end(),
@@ -144,7 +142,7 @@ Status apply(const Entry& entry, const std::string& path, CommandLine& line, std
   std::string source = fmt::format("{} {}", place, entry.key);
   if (!std::holds_alternative<Switch>(row->target)) return set_option(*row, false, {entry.value}, source, line);
   auto on = read_bool(entry);
-  if (!on) return mistake(fmt::format("{} {}: expected true or false", source, entry.value));
+  if (!on) return invalid_argument(fmt::format("{} {}: expected true or false", source, entry.value));
   bool is_inverted = *row->config_key == '!';
   return set_option(*row, *on == is_inverted, {}, source, line);
 }

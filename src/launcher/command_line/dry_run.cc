@@ -1,8 +1,7 @@
-#include "launcher/command_line/dry_run.h"
-
 #include <nlohmann/json.hpp>
 
-#include "launcher/hosts/assignment.h"
+#include "launcher/command_line/documents.h"
+#include "launcher/hosts/hosts.h"
 
 namespace hvd {
 namespace {

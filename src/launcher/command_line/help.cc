@@ -1,11 +1,10 @@
-#include "launcher/command_line/help.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "base/joined.h"
+#include "launcher/command_line/documents.h"
 #include "launcher/command_line/option_table.h"
 
 namespace hvd {

@@ -8,7 +8,6 @@
 
 #include "base/joined.h"
 #include "base/number.h"
-#include "launcher/text/mistake.h"
 #include "model/config.h"
 
 namespace hvd {
@@ -227,7 +226,7 @@ constexpr OptionRow kRows[] = {
 // clang-format on
 
 Status expected(std::string_view source, std::string_view text, std::string_view what) {
-  return mistake(fmt::format("{} {}: expected {}", source, text, what));
+  return invalid_argument(fmt::format("{} {}: expected {}", source, text, what));
 }
 
 std::vector<std::string_view> split_at_commas(std::string_view text) {
@@ -252,7 +251,7 @@ struct Setter {
     return {};
   }
   Status operator()(const Text& target) const {
-    if (values[0].empty()) return mistake(fmt::format("{}: its value is empty", source));
+    if (values[0].empty()) return invalid_argument(fmt::format("{}: its value is empty", source));
     line.*target.field = values[0];
     return {};
   }

@@ -9,14 +9,9 @@
 
 #include "base/number.h"
 #include "launcher/command_line/arguments.h"
-#include "launcher/command_line/completion.h"
-#include "launcher/command_line/config_file.h"
-#include "launcher/command_line/dry_run.h"
-#include "launcher/command_line/help.h"
+#include "launcher/command_line/documents.h"
 #include "launcher/command_line/option_table.h"
-#include "launcher/command_line/options_json.h"
-#include "launcher/hosts/hostfile.h"
-#include "launcher/text/mistake.h"
+#include "launcher/hosts/hosts.h"
 
 namespace hvd {
 namespace {
@@ -31,7 +26,7 @@ Status check_exclusion(const std::vector<GivenOption>& given) {
       bool is_rival =
           one->row != other->row && *one->row->excludes && std::string_view(one->row->excludes) == other->row->excludes;
       if (is_opposed || is_rival)
-        return mistake(fmt::format("{} and {} exclude each other", other->spelling, one->spelling));
+        return invalid_argument(fmt::format("{} and {} exclude each other", other->spelling, one->spelling));
     }
   return {};
 }
@@ -77,14 +72,14 @@ void complete_variables(CommandLine& line, const Lookup& lookup) {
 }
 
 Status too_few_slots(int wanted, int64_t slots, const std::string& whose) {
-  return mistake(fmt::format("{} processes requested, but {} {} slot{}; add slots or lower -np", wanted, whose, slots,
-                             slots == 1 ? "" : "s"));
+  return invalid_argument(fmt::format("{} processes requested, but {} {} slot{}; add slots or lower -np", wanted, whose,
+                                      slots, slots == 1 ? "" : "s"));
 }
 
 // Fills in hosts and num_proc.
 Status find_hosts(CommandLine& line, const Lookup& lookup) {
   if (!line.host_discovery_script.empty() || line.agents) {
-    if (!line.np) return mistake("how many ranks? -np is required");
+    if (!line.np) return invalid_argument("how many ranks? -np is required");
     line.num_proc = *line.np;
     return {};
   }
@@ -104,7 +99,7 @@ Status find_hosts(CommandLine& line, const Lookup& lookup) {
     } else if (line.np || line.action == Action::doctor) {
       line.hosts = {{.name = "localhost", .slots = line.np.value_or(1)}};
     } else {
-      return mistake("how many ranks? -np is required");
+      return invalid_argument("how many ranks? -np is required");
     }
   }
   int64_t slots = std::accumulate(line.hosts.begin(), line.hosts.end(), int64_t{0},
@@ -116,8 +111,10 @@ Status find_hosts(CommandLine& line, const Lookup& lookup) {
 
 Status check_elastic(const CommandLine& line) {
   int most = line.max_num_proc.value_or(line.num_proc), least = line.min_num_proc.value_or(line.num_proc);
-  if (least > line.num_proc) return mistake(fmt::format("--min-np {} is more than -np {}", least, line.num_proc));
-  if (most < line.num_proc) return mistake(fmt::format("--max-np {} is less than -np {}", most, line.num_proc));
+  if (least > line.num_proc)
+    return invalid_argument(fmt::format("--min-np {} is more than -np {}", least, line.num_proc));
+  if (most < line.num_proc)
+    return invalid_argument(fmt::format("--max-np {} is less than -np {}", most, line.num_proc));
   return {};
 }
 
@@ -136,24 +133,26 @@ Status check_rendezvous(const std::string& text) {
   auto host = parse_host(text.substr(0, colon));
   auto port = colon == std::string::npos ? std::nullopt : read_number<uint16_t>(text.substr(colon + 1));
   if (!host.ok() || !host->user.empty() || port.value_or(0) == 0)
-    return mistake(fmt::format("--rendezvous {}: expected HOST:PORT, as in node1:4000 or [fd00::1]:4000", text));
+    return invalid_argument(
+        fmt::format("--rendezvous {}: expected HOST:PORT, as in node1:4000 or [fd00::1]:4000", text));
   return {};
 }
 
 // What holds between options, apart from hosts and numbers.
 Status check_together(const CommandLine& line, const Lookup& lookup) {
   bool is_report = line.action == Action::check_build || line.action == Action::doctor;
-  if (line.json && !is_report) return mistake("--json goes with --check-build or --doctor");
+  if (line.json && !is_report) return invalid_argument("--json goes with --check-build or --doctor");
   if (!line.rendezvous.empty()) {
     if (Status status = check_rendezvous(line.rendezvous); !status.ok()) return status;
-    if (!line.agent && !line.agents) return mistake("--rendezvous goes with --agent or --agents");
+    if (!line.agent && !line.agents) return invalid_argument("--rendezvous goes with --agent or --agents");
   }
-  if (!line.key_file.empty() && !line.agent && !line.agents) return mistake("--key-file goes with --agent or --agents");
-  if (line.agent && line.agents) return mistake("--agent and --agents exclude each other");
-  if (line.agent && line.rendezvous.empty()) return mistake("--agent needs --rendezvous HOST:PORT");
-  if (line.agent && !line.command.empty()) return mistake("--agent takes no command: the launcher names it");
+  if (!line.key_file.empty() && !line.agent && !line.agents)
+    return invalid_argument("--key-file goes with --agent or --agents");
+  if (line.agent && line.agents) return invalid_argument("--agent and --agents exclude each other");
+  if (line.agent && line.rendezvous.empty()) return invalid_argument("--agent needs --rendezvous HOST:PORT");
+  if (line.agent && !line.command.empty()) return invalid_argument("--agent takes no command: the launcher names it");
   if (line.jsrun && !lookup("LSB_JOBID"))
-    return mistake("--jsrun works inside a job of LSF only (LSB_JOBID is not set)");
+    return invalid_argument("--jsrun works inside a job of LSF only (LSB_JOBID is not set)");
   return {};
 }
 
@@ -178,7 +177,7 @@ Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, c
     line.action = Action::agent;
     return {};
   }
-  if (line.action == Action::run && line.command.empty()) return mistake("no command given");
+  if (line.action == Action::run && line.command.empty()) return invalid_argument("no command given");
   if (Status status = find_hosts(line, lookup); !status.ok()) return status;
   if (is_elastic(line)) {
     if (Status status = check_elastic(line); !status.ok()) return status;

@@ -1,9 +1,8 @@
-#include "launcher/command_line/options_json.h"
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "launcher/command_line/documents.h"
 #include "launcher/command_line/option_table.h"
 
 namespace hvd {

@@ -10,7 +10,6 @@
 
 #include "base/joined.h"
 #include "base/number.h"
-#include "launcher/text/mistake.h"
 #include "model/config.h"
 
 namespace hvd {
@@ -61,7 +60,9 @@ TunableRange tunable_range(TunableKind kind, std::string_view variable) {
 
 Result<std::string> tunable_value(TunableKind kind, std::string_view variable, const std::string& text,
                                   std::string_view source) {
-  auto expected = [&](std::string_view what) { return mistake(fmt::format("{} {}: expected {}", source, text, what)); };
+  auto expected = [&](std::string_view what) {
+    return invalid_argument(fmt::format("{} {}: expected {}", source, text, what));
+  };
   TunableRange range = tunable_range(kind, variable);
   switch (kind) {
     case TunableKind::count: {

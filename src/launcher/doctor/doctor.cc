@@ -10,15 +10,13 @@
 #include "launcher/doctor/facts.h"
 #include "launcher/doctor/findings.h"
 #include "launcher/doctor/patient.h"
-#include "launcher/doctor/probe.h"
-#include "launcher/doctor/report.h"
-#include "launcher/meeting.h"
-#include "launcher/muster.h"
+#include "launcher/fleet/muster.h"
 #include "launcher/output/screen.h"
-#include "launcher/signals.h"
+#include "launcher/processes/process.h"
+#include "launcher/processes/signals.h"
 #include "launcher/workers/crew.h"
 #include "launcher/workers/environment.h"
-#include "launcher/workers/process.h"
+#include "launcher/workers/meeting.h"
 
 namespace hvd {
 namespace {

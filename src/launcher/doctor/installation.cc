@@ -1,8 +1,6 @@
-#include "launcher/doctor/installation.h"
-
-#include "launcher/programs/capture.h"
-#include "launcher/programs/library_path.h"
-#include "launcher/programs/python.h"
+#include "launcher/doctor/probe.h"
+#include "launcher/processes/capture.h"
+#include "launcher/processes/programs.h"
 
 namespace hvd {
 namespace {

@@ -1,5 +1,3 @@
-#include "launcher/doctor/library.h"
-
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <horovod/horovod.h>
@@ -7,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
+
+#include "launcher/doctor/probe.h"
 
 namespace hvd {
 namespace {

@@ -9,12 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/doctor/doctor.h"
 #include "launcher/doctor/door.h"
 #include "launcher/doctor/facts.h"
-#include "launcher/doctor/installation.h"
-#include "launcher/doctor/library.h"
 #include "launcher/doctor/neighbours.h"
-#include "launcher/doctor/resources.h"
 #include "model/config.h"
 #include "rendezvous/store_client.h"
 

@@ -1,18 +1,43 @@
-// The doctor's process on one host: `horovodrun --doctor-probe PROGRAM`, started by the launcher as the command of a
-// job with one process per host. It prints its Facts as a line of JSON, and prints them anew whenever it knows more, so
-// that what it has found is not lost if it gets stuck. It ends within the start time-out of its job. Thread rule: the
-// main thread of its process.
+// What a probe finds out about its own host: which horovod it has, what the machine offers to a process of a job, and
+// whether libhorovod.so works. Thread rule: one thread; find_installation() starts a process and waits for it.
 #pragma once
 
 #include <string>
-#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "launcher/doctor/facts.h"
 
 namespace hvd {
 
-inline constexpr std::string_view kProbeOption = "--doctor-probe";
+// libhorovod.so through its C interface, loaded at run time: the probe tries what the training will use.
+class Library {
+ public:
+  static Result<Library> load(const std::string& path);
 
-// `program` is how the user called horovodrun. Returns the exit code; 0 also when there is something wrong with the
-// host: that is for the launcher to judge.
-int run_probe(const std::string& program);
+  const std::string& version() const { return version_; }
+
+  // Forms the world of the environment, reduces 1 MiB a few times and says how long the fastest took. Blocks, but not
+  // (much) longer than `deadline`. After an error the process should end without destroying this.
+  Trial try_allreduce(TimePoint deadline);
+
+ private:
+  explicit Library(void* handle) : handle_(handle) {}  // stays open: the library has threads
+  Result<double> time_allreduce(TimePoint deadline);
+  template <class Function>
+  Function* find(const char* name) const;
+
+  void* handle_;
+  std::string version_;
+  std::vector<float> input_, output_;  // an operation that is given up goes on with them
+};
+
+// Asks the Python beside horovodrun or on PATH; imports no framework. The library's version is left out, as that needs
+// Library. `program` is how horovodrun was called.
+Installation find_installation(const std::string& program, Duration patience);
+
+// `root` comes before /proc and /sys; tests have their own.
+Resources read_resources(const std::string& root = "");
 
 }  // namespace hvd

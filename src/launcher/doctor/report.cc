@@ -1,11 +1,10 @@
-#include "launcher/doctor/report.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "base/joined.h"
 #include "launcher/doctor/checks.h"
+#include "launcher/doctor/findings.h"
 
 namespace hvd {
 namespace {

@@ -1,5 +1,3 @@
-#include "launcher/doctor/resources.h"
-
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -10,6 +8,7 @@
 #include <limits>
 #include <sstream>
 
+#include "launcher/doctor/probe.h"
 #include "launcher/workers/binding.h"
 
 namespace hvd {

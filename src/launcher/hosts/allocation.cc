@@ -8,8 +8,7 @@
 
 #include "base/nodelist.h"
 #include "base/number.h"
-#include "launcher/hosts/hostfile.h"
-#include "launcher/text/mistake.h"
+#include "launcher/hosts/hosts.h"
 
 namespace hvd {
 namespace {
@@ -48,7 +47,7 @@ Result<Hosts> read_slurm(const Environment& environment) {
     auto expanded = expand_counts(environment.get("SLURM_TASKS_PER_NODE"));
     if (!expanded.ok()) return expanded.status();
     if (expanded->size() != names->size())
-      return mistake(
+      return invalid_argument(
           fmt::format("SLURM_JOB_NODELIST names {} nodes, SLURM_TASKS_PER_NODE {}", names->size(), expanded->size()));
     counts = std::move(*expanded);
   }
@@ -63,7 +62,7 @@ Result<Hosts> read_lsf_pairs(const std::string& text) {
   std::vector<std::pair<std::string, int>> found;
   std::istringstream words(text);
   for (std::string name, slots; words >> name;) {
-    if (!(words >> slots)) return mistake(fmt::format("cannot read LSB_MCPU_HOSTS='{}'", text));
+    if (!(words >> slots)) return invalid_argument(fmt::format("cannot read LSB_MCPU_HOSTS='{}'", text));
     found.emplace_back(name, read_number<int>(slots).value_or(0));
   }
   return collect(found);
@@ -118,7 +117,7 @@ Result<std::optional<Allocation>> read_allocation(const Lookup& lookup) {
     if (!environment.has(scheduler.sign)) continue;
     auto hosts = scheduler.read(environment);
     if (!hosts.ok())
-      return mistake(
+      return invalid_argument(
           fmt::format("the allocation of {}: {}; name the hosts with -H", scheduler.name, hosts.status().message()));
     if (hosts->empty()) continue;
     return std::optional(Allocation{scheduler.name, std::move(*hosts)});

@@ -1,5 +1,3 @@
-#include "launcher/hosts/hostfile.h"
-
 #include <fmt/core.h>
 
 #include <fstream>
@@ -8,7 +6,7 @@
 #include <string_view>
 
 #include "base/number.h"
-#include "launcher/text/mistake.h"
+#include "launcher/hosts/hosts.h"
 
 namespace hvd {
 namespace {
@@ -42,10 +40,10 @@ Result<std::vector<Host>> read_lines(const std::string& path, const ReadLine& re
     if (words.empty()) continue;
     auto host = read_line(words);
     Status status = host.ok() ? merge_host(hosts, std::move(*host)) : host.status();
-    if (!status.ok()) return mistake(fmt::format("{}:{}: {}", path, number, status.message()));
+    if (!status.ok()) return invalid_argument(fmt::format("{}:{}: {}", path, number, status.message()));
   }
   if (file.bad()) return system_error("cannot read the host file", path);
-  if (hosts.empty()) return mistake(fmt::format("{}: there is no host in it", path));
+  if (hosts.empty()) return invalid_argument(fmt::format("{}: there is no host in it", path));
   return hosts;
 }
 
@@ -62,9 +60,9 @@ Result<Host> read_user_line(const Words& words) {
     std::string_view key = word.substr(0, equals);
     if (key == "max_slots" || key == "max-slots") continue;
     if (!is_slots_key(key) || equals == word.size())
-      return mistake(fmt::format("'{}' is not understood; expected HOST slots=N", word));
+      return invalid_argument(fmt::format("'{}' is not understood; expected HOST slots=N", word));
     auto checked = parse_host(fmt::format("slots:{}", word.substr(equals + 1)));
-    if (!checked.ok()) return mistake(fmt::format("'{}': expected a number of slots, 1 or more", word));
+    if (!checked.ok()) return invalid_argument(fmt::format("'{}': expected a number of slots, 1 or more", word));
     host->slots = checked->slots;
   }
   return host;
@@ -80,7 +78,7 @@ Result<std::vector<Host>> read_nodefile(const std::string& path) {
 
 Result<std::vector<Host>> read_pe_hostfile(const std::string& path) {
   return read_lines(path, [](const Words& words) -> Result<Host> {
-    if (words.size() < 2) return mistake("expected HOST SLOTS");
+    if (words.size() < 2) return invalid_argument("expected HOST SLOTS");
     return parse_host(fmt::format("{}:{}", words[0], words[1]));
   });
 }

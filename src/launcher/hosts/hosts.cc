@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 #include "base/number.h"
 #include "launcher/hosts/local_names.h"
-#include "launcher/text/mistake.h"
 
 namespace hvd {
 namespace {
@@ -31,7 +31,7 @@ bool is_ipv6(std::string_view text) {
 }
 
 Status bad_host(std::string_view text, std::string_view why) {
-  return mistake(fmt::format("bad host '{}': {}", text, why));
+  return invalid_argument(fmt::format("bad host '{}': {}", text, why));
 }
 
 }  // namespace
@@ -104,6 +104,28 @@ std::string describe(const std::vector<Host>& hosts) {
     text += fmt::format("{}{}:{}", text.empty() ? "" : ", ", hosts[i].name, hosts[i].slots);
   if (hosts.size() > kMostDescribed) text += fmt::format(" and {} more", hosts.size() - kMostDescribed);
   return text;
+}
+
+Result<std::vector<Slot>> assign(const std::vector<Host>& hosts, int num_proc) {
+  std::vector<Slot> slots;
+  std::map<int, int> cross_sizes;  // by local rank
+  for (const Host& host : hosts) {
+    int local_size = std::min(host.slots, num_proc - static_cast<int>(slots.size()));
+    for (int local_rank = 0; local_rank < local_size; ++local_rank) {
+      slots.push_back({.host = host.name,
+                       .rank = static_cast<int>(slots.size()),
+                       .size = num_proc,
+                       .local_rank = local_rank,
+                       .local_size = local_size,
+                       .cross_rank = cross_sizes[local_rank]++});
+    }
+  }
+  if (static_cast<int>(slots.size()) < num_proc)
+    return Status(Code::invalid_argument, fmt::format("{} processes requested, but the hosts have {} slots; "
+                                                      "add slots with -H or lower -np",
+                                                      num_proc, slots.size()));
+  for (Slot& slot : slots) slot.cross_size = cross_sizes[slot.local_rank];
+  return slots;
 }
 
 }  // namespace hvd

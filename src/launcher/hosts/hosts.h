@@ -1,5 +1,5 @@
-// The hosts of a job as the user names them, and which of them are this machine.
-// Thread rule: plain values and pure functions.
+// The hosts of a job: as the user names them, as files list them, which of them are this machine, and which rank runs
+// where. Thread rule: plain values and pure functions; read_*() read a file.
 #pragma once
 
 #include <string>
@@ -33,5 +33,26 @@ bool is_local(const Host& host);
 
 // "a:2, b:4"; of many, the first few.
 std::string describe(const std::vector<Host>& hosts);
+
+// One host per line: HOST, HOST:N, HOST slots=N; also user@host and [IPv6]. Comments (#) and empty lines are skipped,
+// max_slots=N is ignored.
+Result<std::vector<Host>> read_hostfile(const std::string& path);
+
+// One host per line and slot: repeated lines are slots (PBS, LSF).
+Result<std::vector<Host>> read_nodefile(const std::string& path);
+
+// HOST SLOTS and more columns that do not matter (Grid Engine).
+Result<std::vector<Host>> read_pe_hostfile(const std::string& path);
+
+// Ranks go to the hosts in the given order, whose slots are filled one after another.
+struct Slot {
+  std::string host;  // as the user wrote it
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;
+  int cross_rank = 0, cross_size = 1;  // among the ranks of the same local rank, one per host
+};
+
+// Exactly `num_proc` slots; an error when the hosts have fewer.
+Result<std::vector<Slot>> assign(const std::vector<Host>& hosts, int num_proc);
 
 }  // namespace hvd

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/joined.h"
-#include "launcher/mpi/mpirun_command.h"
+#include "launcher/mpi/mpi_command.h"
 
 namespace hvd {
 namespace {

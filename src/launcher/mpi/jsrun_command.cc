@@ -1,11 +1,10 @@
-#include "launcher/mpi/jsrun_command.h"
-
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "base/joined.h"
-#include "launcher/text/shell_words.h"
+#include "launcher/mpi/mpi_command.h"
+#include "launcher/processes/shell_words.h"
 
 namespace hvd {
 

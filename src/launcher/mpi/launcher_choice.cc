@@ -3,8 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/joined.h"
-#include "launcher/programs/search_path.h"
-#include "launcher/text/mistake.h"
+#include "launcher/processes/programs.h"
 
 namespace hvd {
 namespace {
@@ -35,7 +34,7 @@ Result<LauncherChoice> built_in(const Options& options, const std::string& why) 
 Result<LauncherChoice> with_jsrun(const Lookup& lookup) {
   LauncherChoice choice{.jsrun = find_program("jsrun")};
   if (choice.jsrun.empty())
-    return mistake("--jsrun: there is no jsrun in PATH; load IBM's Job Step Manager, or leave --jsrun out");
+    return invalid_argument("--jsrun: there is no jsrun in PATH; load IBM's Job Step Manager, or leave --jsrun out");
   if (auto mpirun = find_mpirun(lookup); mpirun.ok()) choice.mpirun = std::move(*mpirun);
   return choice;
 }
@@ -50,7 +49,7 @@ Result<LauncherChoice> choose_launcher(const Options& options, const Lookup& loo
   if (!options.mpi && options_for_mpirun(options).empty()) return LauncherChoice();
   auto mpirun = find_mpirun(lookup);
   if (mpirun.ok()) return LauncherChoice{.mpirun = std::move(*mpirun)};
-  if (options.mpi) return mistake(fmt::format("--mpi: {}", mpirun.status().message()));
+  if (options.mpi) return invalid_argument(fmt::format("--mpi: {}", mpirun.status().message()));
   return built_in(options, fmt::format("{}. The built-in launcher runs the job", mpirun.status().message()));
 }
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "base/host_name.h"
-#include "launcher/meeting.h"
 #include "launcher/mpi/plugin.h"
+#include "launcher/workers/meeting.h"
 #include "net/key.h"
 #include "net/tls.h"
 

@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+#include "launcher/command_line/options.h"
 #include "launcher/command_line/tunables.h"
 #include "launcher/hosts/hosts.h"
+#include "net/interfaces.h"
 
 namespace hvd {
 
@@ -38,5 +41,15 @@ struct MpiStart {
   Variables variables;                // for the program's environment: no value stands on a command line
   std::vector<std::string> warnings;  // of options that have no meaning for it
 };
+
+// Without variables that depend on how the ranks find each other: meet_under_mpi.h. `environment` is horovodrun's own.
+Result<MpiJob> make_mpi_job(const Options& options, const std::vector<Slot>& slots, char* const* environment);
+
+// Variables that say what a process is in some job. Those of the surroundings must not reach the ranks of a new one.
+bool is_place_variable(std::string_view name);
+
+// The names, or, if this host has only some of them, the networks of those: hosts then name theirs differently, and
+// Open MPI fails on a host that does not have a name it was given. `all` are this host's.
+std::vector<std::string> networks_of(const std::vector<std::string>& names, const std::vector<InterfaceAddress>& all);
 
 }  // namespace hvd

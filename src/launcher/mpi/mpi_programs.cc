@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "launcher/programs/capture.h"
-#include "launcher/programs/search_path.h"
+#include "launcher/processes/capture.h"
+#include "launcher/processes/programs.h"
 
 namespace hvd {
 namespace {

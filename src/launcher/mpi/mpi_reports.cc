@@ -4,7 +4,7 @@
 
 #include "base/joined.h"
 #include "launcher/hosts/local_names.h"
-#include "launcher/meeting.h"
+#include "launcher/workers/meeting.h"
 #include "net/tls.h"
 
 namespace hvd {

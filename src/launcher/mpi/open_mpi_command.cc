@@ -1,11 +1,11 @@
-// Open MPI 4, Open MPI 5, whose launcher (PRRTE) has other options, and IBM Spectrum MPI, which is made from Open MPI.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "base/joined.h"
-#include "launcher/mpi/mpirun_command.h"
+#include "launcher/mpi/mpi_command.h"
 
 namespace hvd {
 namespace {
@@ -144,6 +144,17 @@ class OpenMpiCommand {
 
 MpiStart open_mpi_command(const MpiVersion& version, const std::string& program, const MpiJob& job) {
   return OpenMpiCommand(version, program, job).start();
+}
+
+std::vector<std::string> exported_names(const MpiJob& job) {
+  std::set<std::string> names(job.inherited.begin(), job.inherited.end());
+  for (const auto& [name, value] : job.variables) names.insert(name);
+  return {names.begin(), names.end()};
+}
+
+MpiStart mpirun_command(const MpiVersion& version, const std::string& program, const MpiJob& job) {
+  return is_open_mpi_kind(version.flavour) ? open_mpi_command(version, program, job)
+                                           : hydra_command(version, program, job);
 }
 
 }  // namespace hvd

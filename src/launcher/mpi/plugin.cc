@@ -17,9 +17,9 @@
 
 #include "base/fd.h"
 #include "base/host_name.h"
-#include "launcher/programs/capture.h"
-#include "launcher/programs/library_path.h"
-#include "launcher/text/shell_words.h"
+#include "launcher/processes/capture.h"
+#include "launcher/processes/programs.h"
+#include "launcher/processes/shell_words.h"
 
 namespace hvd {
 namespace {

@@ -12,17 +12,16 @@
 #include <nlohmann/json.hpp>
 
 #include "base/fd.h"
-#include "launcher/failure.h"
-#include "launcher/guard.h"
-#include "launcher/mpi/jsrun_command.h"
-#include "launcher/mpi/make_mpi_job.h"
 #include "launcher/mpi/meet_under_mpi.h"
+#include "launcher/mpi/mpi_command.h"
+#include "launcher/mpi/mpi_job.h"
 #include "launcher/mpi/mpi_reports.h"
-#include "launcher/mpi/mpirun_command.h"
 #include "launcher/mpi/plugin.h"
-#include "launcher/text/shell_words.h"
+#include "launcher/processes/guard.h"
+#include "launcher/processes/shell_words.h"
 #include "launcher/workers/binding.h"
 #include "launcher/workers/environment.h"
+#include "launcher/workers/failure.h"
 
 namespace hvd {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "launcher/command_line/options.h"
-#include "launcher/hosts/assignment.h"
+#include "launcher/hosts/hosts.h"
 #include "launcher/mpi/launcher_choice.h"
 
 namespace hvd {

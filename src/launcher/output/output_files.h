@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/status.h"
-#include "launcher/workers/poll_set.h"
+#include "launcher/processes/poll_set.h"
 
 namespace hvd {
 

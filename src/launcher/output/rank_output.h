@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "launcher/command_line/options.h"
-#include "launcher/hosts/assignment.h"
+#include "launcher/hosts/hosts.h"
 #include "launcher/output/output.h"
 #include "launcher/output/screen.h"
 

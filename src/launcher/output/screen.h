@@ -9,8 +9,9 @@
 
 #include "launcher/output/output.h"
 #include "launcher/output/output_files.h"
+#include "launcher/processes/poll_set.h"
+#include "launcher/processes/signals.h"
 #include "launcher/workers/host_runner.h"
-#include "launcher/workers/poll_set.h"
 
 namespace hvd {
 
@@ -44,5 +45,8 @@ class Screen {
   std::string status_;
   bool is_shown_ = false;
 };
+
+// The readers of our output take the time they need, but not after the user asked us to stop.
+void flush_at_end(Screen& screen, Signals& signals, PollSet& set, bool was_stopped);
 
 }  // namespace hvd

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/joined.h"
-#include "launcher/text/shell_words.h"
+#include "launcher/processes/shell_words.h"
 #include "launcher/workers/environment.h"
 
 namespace hvd {

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "launcher/command_line/options.h"
 #include "launcher/hosts/hosts.h"
-#include "launcher/workers/process.h"
+#include "launcher/processes/process.h"
 
 namespace hvd {
 

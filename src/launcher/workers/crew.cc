@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "launcher/workers/environment.h"
@@ -20,6 +22,35 @@ constexpr WorkerStream kStreams[] = {WorkerStream::out, WorkerStream::err};
 bool is_directory(const std::string& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// The line "oom_kill N" of a file, or -1.
+int64_t read_kills(const std::string& path) {
+  std::ifstream file(path);
+  std::string name;
+  int64_t value = 0;
+  while (file >> name >> value)
+    if (name == "oom_kill") return value;
+  return -1;
+}
+
+// Version 2 of control groups has one tree, version 1 one per controller; a machine may have both.
+int64_t count_kills() {
+  std::ifstream groups("/proc/self/cgroup");
+  int64_t kills = -1;
+  for (std::string line; std::getline(groups, line);) {  // "number:controllers:/path"
+    size_t controllers = line.find(':') + 1, path = line.find(':', controllers) + 1;
+    if (controllers == 0 || path == 0) continue;
+    std::string names = line.substr(controllers, path - controllers - 1), group = line.substr(path);
+    int64_t found = -1;
+    if (names.empty()) found = read_kills("/sys/fs/cgroup" + group + "/memory.events");
+    if (("," + names + ",").find(",memory,") != std::string::npos) {
+      found = read_kills("/sys/fs/cgroup/memory" + group + "/memory.oom_control");
+      if (found < 0) found = read_kills("/sys/fs/cgroup/memory/memory.oom_control");  // in a container
+    }
+    if (found >= 0) kills = found;
+  }
+  return kills >= 0 ? kills : read_kills("/sys/fs/cgroup/memory.events");
 }
 
 }  // namespace
@@ -197,6 +228,13 @@ void Crew::read(Worker& worker, WorkerStream stream) {
   if (count > 0) return events_.on_output(worker.rank, stream, {buffer.data(), static_cast<size_t>(count)});
   fd = UniqueFd();
   events_.on_output_end(worker.rank, stream);
+}
+
+MemoryEvents::MemoryEvents() : kills_(count_kills()) {}
+
+bool MemoryEvents::has_killed() {
+  int64_t now = count_kills();
+  return now > std::exchange(kills_, now) && now > 0;
 }
 
 }  // namespace hvd

@@ -4,15 +4,25 @@
 // Thread rule: one thread; whoever reaps the children of this process tells it.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <set>
 
 #include "launcher/workers/binding.h"
 #include "launcher/workers/host_runner.h"
-#include "launcher/workers/memory_events.h"
 
 namespace hvd {
+
+// Counts the processes of this cgroup that the kernel has killed because memory ran out.
+class MemoryEvents {
+ public:
+  MemoryEvents();
+  bool has_killed();  // since it was last asked, or made
+
+ private:
+  int64_t kills_;  // so far; -1: the kernel does not tell
+};
 
 class Crew : public HostRunner {
  public:

@@ -1,8 +1,11 @@
 #include "launcher/workers/environment.h"
 
 #include <fmt/core.h>
+#include <limits.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 
@@ -118,6 +121,24 @@ const char* find_variable(char* const* environment, std::string_view name) {
     if (std::string_view(*entry).starts_with(name) && (*entry)[name.size()] == '=') return *entry + name.size() + 1;
   }
   return nullptr;
+}
+
+std::string current_directory() {
+  std::array<char, PATH_MAX> directory{};
+  return ::getcwd(directory.data(), directory.size()) == nullptr ? "" : directory.data();
+}
+
+Work work_on(const Host& host, const Options& options, const Meeting& meeting, const std::string& directory,
+             bool is_here, int cores, int local_size) {
+  Work work{.command = options.command, .bind_to = options.bind_to};
+  if (!is_here) {
+    work.directory = directory;
+    work.variables = forwarded_variables(environ, host);
+  }
+  Variables own = job_variables(options.variables, meeting);
+  work.variables.insert(work.variables.end(), own.begin(), own.end());
+  work.defaults = thread_defaults(cores, local_size);
+  return work;
 }
 
 }  // namespace hvd

@@ -6,10 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/command_line/options.h"
 #include "launcher/command_line/tunables.h"
-#include "launcher/hosts/assignment.h"
 #include "launcher/hosts/hosts.h"
-#include "launcher/meeting.h"
+#include "launcher/workers/host_runner.h"
+#include "launcher/workers/meeting.h"
 
 namespace hvd {
 
@@ -32,5 +33,13 @@ std::vector<std::string> merged_environment(const Variables& defaults, char* con
 
 // The value that a worker on this host would find, or nothing.
 const char* find_variable(char* const* environment, std::string_view name);
+
+// Where the user is; empty: nowhere that has a name. To be asked early, because directories go away.
+std::string current_directory();
+
+// `directory` is where workers on other hosts start. `is_here`: the host is this machine, so that they inherit it, and
+// the environment. `local_size` workers share its `cores`.
+Work work_on(const Host& host, const Options& options, const Meeting& meeting, const std::string& directory,
+             bool is_here, int cores, int local_size);
 
 }  // namespace hvd

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/end_report.h"
 #include "launcher/command_line/tunables.h"
-#include "launcher/workers/poll_set.h"
-#include "launcher/workers/process.h"
+#include "launcher/processes/poll_set.h"
+#include "launcher/processes/process.h"
 
 namespace hvd {
 

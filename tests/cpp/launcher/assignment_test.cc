@@ -1,10 +1,10 @@
-#include "launcher/hosts/assignment.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <string>
 #include <vector>
+
+#include "launcher/hosts/hosts.h"
 
 namespace hvd {
 namespace {

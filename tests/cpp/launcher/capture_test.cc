@@ -1,5 +1,5 @@
 // Real programs that misbehave while somebody waits for what they say.
-#include "launcher/programs/capture.h"
+#include "launcher/processes/capture.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

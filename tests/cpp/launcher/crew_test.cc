@@ -6,8 +6,8 @@
 
 #include <map>
 
-#include "launcher/guard.h"
-#include "launcher/signals.h"
+#include "launcher/processes/guard.h"
+#include "launcher/processes/signals.h"
 
 namespace hvd {
 namespace {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/doctor/report.h"
+#include "launcher/doctor/findings.h"
 #include "launcher/doctor_exams.h"
 
 namespace hvd {

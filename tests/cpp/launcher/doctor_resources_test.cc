@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "launcher/doctor/resources.h"
+#include "launcher/doctor/probe.h"
 
 namespace hvd {
 namespace {

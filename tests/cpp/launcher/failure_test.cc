@@ -1,4 +1,4 @@
-#include "launcher/failure.h"
+#include "launcher/workers/failure.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
+#include "launcher/mpi/mpi_job.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "launcher/mpi/make_mpi_job.h"
 
 namespace hvd {
 namespace {

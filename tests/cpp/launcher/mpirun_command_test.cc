@@ -1,12 +1,10 @@
-#include "launcher/mpi/mpirun_command.h"
-
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/mpi/jsrun_command.h"
-#include "launcher/mpi/networks.h"
-#include "launcher/text/shell_words.h"
+#include "launcher/mpi/mpi_command.h"
+#include "launcher/mpi/mpi_job.h"
+#include "launcher/processes/shell_words.h"
 
 namespace hvd {
 namespace {

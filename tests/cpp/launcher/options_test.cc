@@ -14,10 +14,10 @@
 
 #include "base/joined.h"
 #include "launcher/command_line/arguments.h"
+#include "launcher/command_line/closest.h"
 #include "launcher/command_line/option_table.h"
-#include "launcher/hosts/hostfile.h"
+#include "launcher/hosts/hosts.h"
 #include "launcher/hosts/local_names.h"
-#include "launcher/text/closest.h"
 
 namespace hvd {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/text/shell_words.h"
+#include "launcher/processes/shell_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "launcher/signals.h"
+#include "launcher/processes/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -7,7 +7,7 @@
 
 #include <set>
 
-#include "launcher/guard.h"
+#include "launcher/processes/guard.h"
 
 namespace hvd {
 namespace {

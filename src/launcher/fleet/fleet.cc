@@ -1,0 +1,263 @@
+#include "launcher/fleet/fleet.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "launcher/fleet/muster.h"
+#include "launcher/ssh/ssh.h"
+#include "launcher/workers/environment.h"
+#include "model/config.h"
+
+namespace hvd {
+namespace {
+
+constexpr double kSilencesOfHost = 2;  // the ranks of a silent host are noticed first, by their peers
+
+}  // namespace
+
+struct Fleet::Local : HostEvents {
+  explicit Local(Fleet& its_fleet) : fleet(its_fleet), crew(*this, its_fleet.strangers_) {}
+  void on_started(int worker, pid_t pid) override { fleet.events_.on_started(worker, pid); }
+  void on_not_started(int worker, std::string_view reason) override { fleet.events_.on_not_started(worker, reason); }
+  void on_output(int worker, WorkerStream stream, std::string_view bytes) override {
+    fleet.events_.on_output(worker, stream, bytes);
+  }
+  void on_output_end(int worker, WorkerStream stream) override { fleet.events_.on_output_end(worker, stream); }
+  void on_report(int worker, const EndReport& report) override { fleet.events_.on_report(worker, report); }
+  void on_ended(int worker, const Ended& ended) override { fleet.events_.on_ended(worker, ended); }
+  void on_notice(std::string_view text) override { fleet.screen_.say(text); }
+  void on_empty() override { is_empty = true; }
+  void on_lost(std::string_view, bool) override {}
+
+  Fleet& fleet;
+  Crew crew;
+  bool has_work = false;
+  bool is_empty = false;
+};
+
+// A host by its agent. It is called, then it runs, then it is let go; or it is lost at any time.
+struct Fleet::Remote : HostEvents {
+  Remote(Fleet& its_fleet, Host its_host) : fleet(its_fleet), host(std::move(its_host)), slots(host.slots) {}
+  void on_started(int worker, pid_t pid) override { fleet.events_.on_started(worker, pid); }
+  void on_not_started(int worker, std::string_view reason) override {
+    workers.erase(worker);
+    fleet.events_.on_not_started(worker, reason);
+  }
+  void on_output(int worker, WorkerStream stream, std::string_view bytes) override {
+    fleet.events_.on_output(worker, stream, bytes);
+  }
+  void on_output_end(int worker, WorkerStream stream) override { fleet.events_.on_output_end(worker, stream); }
+  void on_report(int worker, const EndReport& report) override { fleet.events_.on_report(worker, report); }
+  void on_ended(int worker, const Ended& ended) override {
+    fleet.events_.on_ended(worker, ended);  // which has what it left behind stopped
+    workers.erase(worker);
+  }
+  void on_notice(std::string_view text) override {
+    notice = text;
+    fleet.screen_.say(fmt::format("{}: {}", host.name, text));
+  }
+  void on_empty() override {
+    is_empty = true;
+    if (!fleet.is_ending_ && !has_left) on_lost(notice, true);  // it stops without being told to
+  }
+  void on_lost(std::string_view reason, bool) override {
+    is_lost = is_empty = true;
+    workers.clear();
+    fleet.events_.on_host_lost(host.name, reason);
+  }
+
+  Fleet& fleet;
+  Host host;
+  int slots;                           // how many workers share its cores
+  std::unique_ptr<RemoteHost> runner;  // once its agent has answered
+  std::vector<Start> waiting;          // for that
+  std::set<int> workers;               // that live, or wait to be started
+  std::string notice;                  // the last one
+  bool is_lost = false, is_empty = false, has_left = false;
+};
+
+Fleet::Fleet(FleetEvents& events, const Options& options, const Meeting& meeting, Screen& screen, double start_timeout,
+             std::vector<Contact> contacts)
+    : events_(events),
+      options_(options),
+      meeting_(meeting),
+      screen_(screen),
+      start_timeout_(start_timeout),
+      directory_(current_directory()),
+      local_(std::make_unique<Local>(*this)) {
+  for (Contact& contact : contacts) {
+    remotes_.emplace(contact.host.name, std::make_unique<Remote>(*this, contact.host));
+    take_contact(std::move(contact));
+  }
+}
+
+Fleet::~Fleet() = default;
+
+void Fleet::start(const Host& host, int slots, const Start& start) {
+  if (!remotes_.contains(host.name) && is_local(host)) {
+    if (!std::exchange(local_->has_work, true))
+      local_->crew.set_work(work_on(host, options_, meeting_, directory_, true, core_count(), slots));
+    return local_->crew.start(start);
+  }
+  Remote& remote = remote_of(host);
+  remote.slots = slots;
+  remote.workers.insert(start.rank);
+  if (remote.runner) return remote.runner->start(start);
+  remote.waiting.push_back(start);
+}
+
+Fleet::Remote& Fleet::remote_of(const Host& host) {
+  auto& remote = remotes_[host.name];
+  if (remote && remote->is_lost) departing_.push_back(std::exchange(remote, nullptr));
+  if (!remote) {
+    remote = std::make_unique<Remote>(*this, host);
+    to_call_.push_back(host);
+  }
+  return *remote;
+}
+
+void Fleet::stop(int worker) {
+  local_->crew.stop(worker);
+  for (auto& [name, remote] : remotes_) {
+    if (remote->is_lost) continue;
+    auto waiting = std::find_if(remote->waiting.begin(), remote->waiting.end(),
+                                [&](const Start& start) { return start.rank == worker; });
+    if (waiting != remote->waiting.end()) {
+      remote->waiting.erase(waiting);
+      remote->workers.erase(worker);
+      return events_.on_not_started(worker, "it is not needed any more");
+    }
+    if (remote->runner && remote->workers.contains(worker)) remote->runner->stop(worker);
+  }
+}
+
+void Fleet::set_listed(std::set<std::string> hosts) { listed_ = std::move(hosts); }
+
+void Fleet::let_go_of_unlisted() {
+  for (auto entry = remotes_.begin(); entry != remotes_.end();) {
+    Remote& remote = *entry->second;
+    bool is_free = remote.is_lost || (remote.runner && remote.workers.empty() && !listed_.contains(entry->first));
+    if (!is_free) {
+      ++entry;
+      continue;
+    }
+    if (!remote.is_lost) {
+      remote.is_empty = remote.has_left = true;
+      remote.runner->leave();
+    }
+    departing_.push_back(std::move(entry->second));
+    entry = remotes_.erase(entry);
+  }
+  std::erase_if(departing_, [](const auto& remote) { return !remote->runner || remote->runner->has_left(); });
+}
+
+void Fleet::call_hosts() {
+  if (to_call_.empty()) return;
+  std::error_code error;
+  std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
+  Ssh ssh = ssh_of(options_, environ, static_cast<int>(start_timeout_));
+  TimePoint deadline = after(Clock::now(), seconds(start_timeout_));
+  calls_.push_back({std::make_unique<SshContacts>(ssh, std::exchange(to_call_, {}), path, options_.network_interfaces,
+                                                  deadline, strangers_)});
+}
+
+void Fleet::take_answers(SshContacts& call, size_t& known_failures) {
+  for (Contact& contact : call.take_contacts()) take_contact(std::move(contact));
+  for (; known_failures < call.failures().size(); known_failures++) {
+    const Unreachable& failure = call.failures()[known_failures];
+    auto remote = remotes_.find(failure.host);
+    if (remote == remotes_.end() || remote->second->runner) continue;
+    std::unique_ptr<Remote> gone = std::move(remote->second);
+    remotes_.erase(remote);
+    for (const Start& start : gone->waiting) events_.on_not_started(start.rank, failure.reason);
+  }
+}
+
+void Fleet::take_contact(Contact contact) {
+  auto entry = remotes_.find(contact.host.name);
+  if (entry == remotes_.end() || is_ending_) return;  // nobody needs it; the end of its link lets the agent go
+  Remote& remote = *entry->second;
+  int cores = contact.hello.cores;
+  double silence = kSilencesOfHost * seconds_for_workers(options_, "HOROVOD_SILENCE_SECONDS", Config().silence_time);
+  remote.runner = std::make_unique<RemoteHost>(remote, std::move(contact), seconds(silence));
+  remote.runner->set_work(work_on(remote.host, options_, meeting_, directory_, false, cores, remote.slots));
+  for (const Start& start : std::exchange(remote.waiting, {})) remote.runner->start(start);
+}
+
+void Fleet::stop_all() {
+  is_ending_ = true;
+  local_->crew.stop();
+  for (auto& [name, remote] : remotes_) {
+    if (remote->runner && !remote->is_empty) remote->runner->stop();
+    if (!remote->runner) remote->is_empty = true;
+  }
+}
+
+void Fleet::kill_all() {
+  local_->crew.kill();
+  for (auto& [name, remote] : remotes_)
+    if (remote->runner && !remote->is_empty) remote->runner->kill();
+}
+
+bool Fleet::is_empty() const {
+  return local_->is_empty &&
+         std::all_of(remotes_.begin(), remotes_.end(), [](const auto& entry) { return entry.second->is_empty; });
+}
+
+void Fleet::leave() {
+  is_leaving_ = true;
+  for (auto& [name, remote] : remotes_)
+    if (remote->runner && !remote->runner->has_left() && !std::exchange(remote->has_left, true))
+      remote->runner->leave();
+}
+
+bool Fleet::has_left() const {
+  auto has_left = [](const Remote& remote) { return !remote.runner || remote.runner->has_left(); };
+  return std::all_of(remotes_.begin(), remotes_.end(), [&](const auto& entry) { return has_left(*entry.second); }) &&
+         std::all_of(departing_.begin(), departing_.end(), [&](const auto& remote) { return has_left(*remote); });
+}
+
+void Fleet::hold_output(WorkerStream stream, bool hold) {
+  local_->crew.hold_output(stream, hold);
+  for (auto& [name, remote] : remotes_)
+    if (remote->runner) remote->runner->hold_output(stream, hold);
+}
+
+void Fleet::add_to(PollSet& set) {
+  call_hosts();
+  local_->crew.add_to(set);
+  for (auto& [name, remote] : remotes_)
+    if (remote->runner) remote->runner->add_to(set);
+  for (auto& remote : departing_)
+    if (remote->runner) remote->runner->add_to(set);
+  for (Call& call : calls_) call.contacts->add_to(set);
+}
+
+void Fleet::on_reaped(pid_t pid, int status) {
+  local_->crew.on_reaped(pid, status);
+  for (auto& [name, remote] : remotes_)
+    if (remote->runner) remote->runner->on_reaped(pid, status);
+  for (auto& remote : departing_)
+    if (remote->runner) remote->runner->on_reaped(pid, status);
+  for (Call& call : calls_) call.contacts->on_reaped(pid, status);
+  strangers_.erase(pid);  // also of those whose owner is gone
+}
+
+void Fleet::look() {
+  for (Call& call : calls_) {
+    call.contacts->look();
+    take_answers(*call.contacts, call.failures);
+  }
+  std::erase_if(calls_, [](const Call& call) { return call.contacts->is_done(); });
+  local_->crew.look();
+  for (auto& [name, remote] : remotes_)
+    if (remote->runner) remote->runner->look();
+  for (auto& remote : departing_)
+    if (remote->runner) remote->runner->look();
+  if (!is_leaving_) let_go_of_unlisted();
+}
+
+}  // namespace hvd

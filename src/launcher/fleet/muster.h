@@ -1,0 +1,58 @@
+// How a launcher gets hold of its hosts before it starts anything there: it calls them over ssh, or waits for agents
+// that somebody else has started. Jobs (run.cc) and the doctor begin with it; they judge differently who is missing.
+// Thread rule: one thread; it blocks in an event loop of its own, which signals end.
+#pragma once
+
+#include <sys/types.h>
+
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "launcher/agents/contact.h"
+#include "launcher/command_line/options.h"
+#include "launcher/output/screen.h"
+#include "launcher/processes/poll_set.h"
+#include "launcher/processes/signals.h"
+#include "net/key.h"
+
+namespace hvd {
+
+// A number of seconds that the user has given to the workers too, or else `usual`.
+double seconds_for_workers(const Options& options, std::string_view variable, double usual);
+
+class Muster {
+ public:
+  Muster(const Options& options, Signals& signals, Screen& screen);
+  Muster(const Muster&) = delete;
+  Muster& operator=(const Muster&) = delete;
+
+  double start_timeout() const { return start_timeout_; }
+  TimePoint deadline() const { return after(Clock::now(), seconds(start_timeout_)); }
+  int stop_signal() const { return stop_signal_; }  // not 0: it ended early because of this one
+  // Processes of ours that are no workers; those of contacts are among them for as long as they live.
+  std::set<pid_t>& strangers() { return strangers_; }
+
+  struct Reached {
+    std::vector<Contact> contacts;
+    std::vector<Unreachable> failures;
+  };
+  Reached call(const std::vector<Host>& hosts);  // those of them that are not this machine
+  // Whoever has come when all have, or at `until`.
+  Result<std::vector<Contact>> await_agents(const Key& key, TimePoint until);
+
+ private:
+  template <class Contacts>
+  bool wait_for(Contacts& contacts);
+
+  const Options& options_;
+  Signals& signals_;
+  Screen& screen_;
+  PollSet set_;
+  std::set<pid_t> strangers_;
+  double start_timeout_;
+  int stop_signal_ = 0;
+};
+
+}  // namespace hvd

@@ -1,0 +1,46 @@
+// Runs the user's discovery script again and again, without ever waiting for it; elastic/discovery.h decides when, and
+// what its output means. Thread rule: one thread; an event loop drives it: add_to(), wait, on_reaped(), look().
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "elastic/discovery.h"
+#include "launcher/processes/poll_set.h"
+#include "launcher/processes/process.h"
+
+namespace hvd {
+
+class DiscoveryScript {
+ public:
+  DiscoveryScript(std::string script, const elastic::DiscoverySettings& settings)
+      : script_(std::move(script)), discovery_(settings, Clock::now()) {}
+
+  void add_to(PollSet& set);
+  void on_reaped(pid_t pid, int status);
+  // After every wait: what has come of runs that ended, and things to say.
+  struct News {
+    std::vector<elastic::HostsDiscovered> hosts;
+    std::vector<elastic::Say> said;
+    Status status;  // not ok: the job cannot go on
+  };
+  News look();
+  void stop();  // no more runs; what runs is killed
+
+ private:
+  void start();
+  static void read(UniqueFd& fd, std::string& into, size_t most);
+  void read_all();
+  void finish(const elastic::Discovery::Run& run);
+
+  std::string script_;
+  elastic::Discovery discovery_;
+  std::optional<Child> child_;
+  std::string output_, errors_;
+  News news_;
+  bool is_stopped_ = false;
+};
+
+}  // namespace hvd

@@ -1,0 +1,30 @@
+// Where programs and libraries are: $PATH, the Python that horovodrun belongs to, libhorovod.so (without loading it).
+// Thread rule: any thread, as long as none changes the environment; find_library may start a process and wait for it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace hvd {
+
+bool is_program(const std::filesystem::path& path);  // a file that may be executed
+
+std::vector<std::filesystem::path> path_folders();
+
+// The first in $PATH, or the path itself if `name` has a slash; empty: there is none.
+std::filesystem::path find_program(const std::string& name);
+
+// The Python of the environment that horovodrun was installed into, or else of $PATH; empty: there is none. `program`
+// is how horovodrun was called (argv[0]): the link that leads to it counts first.
+std::string find_python(const std::string& program);
+
+// $HOROVOD_LIBRARY, or else the one of the package in `package_folder`, or else the one beside this program, as in a
+// source tree; empty: none.
+std::string library_of(const std::string& package_folder);
+
+// The same, with the package that the Python beside horovodrun or on PATH finds. `program` is how horovodrun was
+// called.
+std::string find_library(const std::string& program);
+
+}  // namespace hvd

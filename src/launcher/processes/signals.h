@@ -1,0 +1,33 @@
+// Signals and the ends of children, each read from a descriptor of its own: who asks for the one takes nothing of the
+// other away, so what is still to be asked for always ends the next wait. Thread rule: one thread; the signals are
+// blocked (guard.h).
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "launcher/processes/poll_set.h"
+
+namespace hvd {
+
+class Signals {
+ public:
+  static Result<Signals> create();  // from now on SIGPIPE does nothing
+
+  void add_to(PollSet& set);
+  // Those that have asked us to stop since the last call.
+  std::vector<int> take_stop_signals();
+  // Reaps all children that have ended.
+  void reap(const std::function<void(pid_t pid, int status)>& take);
+
+ private:
+  Signals(UniqueFd stops, UniqueFd children) : stops_(std::move(stops)), children_(std::move(children)) {}
+
+  UniqueFd stops_, children_;
+};
+
+}  // namespace hvd

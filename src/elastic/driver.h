@@ -1,5 +1,5 @@
 // Decides for an elastic job which workers run where, which are in which generation, and when it ends. A pure state
-// machine: events and the time go in, actions come out; the launcher does them (src/launcher/elastic).
+// machine: events and the time go in, actions come out; the launcher does them (src/launcher/job).
 //
 //   Driver driver(settings, now);                          // check(settings) was ok
 //   driver.on(HostsDiscovered{{{"a", 2}}}, now, actions);  // do the actions in order, then wait for the next event

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 0x00010005u /* major << 16 | minor */
+#define HVD_ABI_VERSION 0x00010006u /* major << 16 | minor */
 #if defined(__GNUC__)
 #define HVD_EXPORT __attribute__((visibility("default")))
 #else
@@ -227,6 +227,8 @@ typedef struct hvd_driver_action {
 } hvd_driver_action;
 
 typedef struct hvd_driver hvd_driver; /* decides about one elastic job */
+typedef struct hvd_listener hvd_listener;
+typedef struct hvd_connection hvd_connection;
 
 /* ---- life cycle ---- */
 
@@ -361,6 +363,34 @@ HVD_EXPORT void hvd_elastic_stop_waiting(void);
 /* Tells the launcher that this process is about to go, for a reason in words (it will be pre-empted, say). The launcher
  * announces it to the others as a removed slot, and has no place for this process in the next world. */
 HVD_EXPORT hvd_code hvd_elastic_leave(const char* reason);
+
+/* ---- connections between processes that share a key, as horovod.run uses them ----
+ *
+ * Both sides prove to have the key, and everything is encrypted (TLS 1.3 with a pre-shared key, then the handshake of
+ * all connections of a job). Nothing is sent or received before that. The bytes have no structure.
+ *
+ * No hvd_init is needed. A key is written in hexadecimal, at least 32 digits. A timeout is in seconds; negative: none.
+ * One thread may send while another receives. The two _close functions may be called from any thread, and make calls
+ * that block in others fail; the _destroy functions only when no call is under way, and also after a fork(), where they
+ * do not disturb the parent's connection. */
+
+/* Listens on these IP addresses, or on all interfaces if count is 0; all have the same port. */
+HVD_EXPORT hvd_code hvd_listen(const char* const* addresses, int32_t count, const char* key, hvd_listener** listener,
+                               int32_t* port);
+HVD_EXPORT hvd_code hvd_accept(hvd_listener* listener, hvd_connection** connection); /* blocks */
+HVD_EXPORT void hvd_listener_close(hvd_listener* listener);
+HVD_EXPORT void hvd_listener_destroy(hvd_listener* listener);
+/* Connects to a listener at the first address that works; hosts[i] has ports[i]. `name` is for messages. */
+HVD_EXPORT hvd_code hvd_connect(const char* name, const char* const* hosts, const int32_t* ports, int32_t count,
+                                const char* key, double timeout, hvd_connection** connection);
+/* Block until some of the bytes were moved. 0 bytes: a signal arrived; call again after its handler has run. */
+HVD_EXPORT hvd_code hvd_connection_send(hvd_connection* connection, const void* data, int64_t size, int64_t* sent);
+HVD_EXPORT hvd_code hvd_connection_receive(hvd_connection* connection, void* data, int64_t size, double timeout,
+                                           int64_t* received);
+/* The address of this machine that the connection uses; valid until the next such call. */
+HVD_EXPORT const char* hvd_connection_local_address(hvd_connection* connection);
+HVD_EXPORT void hvd_connection_close(hvd_connection* connection);
+HVD_EXPORT void hvd_connection_destroy(hvd_connection* connection);
 
 /* ---- the driver of an elastic job, for hosts that start the workers themselves ----
  *

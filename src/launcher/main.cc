@@ -18,7 +18,6 @@
 #include "launcher/mpi/launcher_choice.h"
 #include "launcher/mpi/run_mpi.h"
 #include "launcher/processes/guard.h"
-#include "net/tls.h"
 
 namespace {
 
@@ -38,17 +37,6 @@ int start_agent(const std::vector<std::string>& arguments) {
     invitation = std::move(*parsed);
   }
   return hvd::run_guarded("agent", [&] { return hvd::run_started_agent(invitation); });
-}
-
-// For horovod.run, whose Python has TLS but makes no certificates.
-int show_new_identity() {
-  auto identity = hvd::make_tls_identity();
-  if (identity.ok()) {
-    fmt::print("{}\n", *identity);
-  } else {
-    fmt::print(stderr, "horovodrun: {}\n", identity.status().message());
-  }
-  return identity.ok() ? 0 : 1;
 }
 
 // A descriptor that is opened later must not be taken for one of the three.
@@ -95,7 +83,6 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() >= 2 && arguments[0] == "--agent" && arguments[1] == "-") return start_agent(arguments);
   if (arguments.size() == 2 && arguments[0] == hvd::kProbeOption) return hvd::run_probe(arguments[1]);
-  if (arguments == std::vector<std::string>{"--make-tls-identity"}) return show_new_identity();
   auto options = hvd::parse_options(arguments);
   if (!options.ok()) return usage_error(options.status());
   for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstring>
 
 #include "base/joined.h"
@@ -101,7 +102,8 @@ void Connector::advance(size_t index, TimePoint now) {
   Attempt& attempt = attempts_[index];
   if (attempt.socket) {
     if (!is_decided(attempt.socket)) return;
-    if (int error = connect_error(attempt.socket); error != 0) return fail(attempt, now, reason_of(error), false);
+    if (int error = connect_error(attempt.socket); error != 0)
+      return fail(attempt, now, reason_of(error), settings_.peer_listens && error == ECONNREFUSED);
     if (Status status = greet(attempt, index); !status.ok()) {
       return fail(attempt, now, std::string(status.message()), false);
     }
@@ -111,7 +113,12 @@ void Connector::advance(size_t index, TimePoint now) {
   if (attempt.handshake->state() == Handshake::State::failed) {
     return fail(attempt, now, std::string(attempt.handshake->status().message()), attempt.handshake->is_refused());
   }
-  if (!status.ok()) fail(attempt, now, fmt::format("during the handshake: {}", status.message()), false);
+  if (status.ok()) return;
+  bool is_tls = status.message().starts_with("TLS: ");
+  fail(
+      attempt, now,
+      fmt::format("during the handshake: {}{}", status.message(), is_tls ? " (it has another key or certificate)" : ""),
+      settings_.peer_listens && is_tls);
 }
 
 Status Connector::greet(Attempt& attempt, size_t index) {

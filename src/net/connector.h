@@ -30,6 +30,7 @@ struct ConnectorSettings {
   Duration stagger = std::chrono::milliseconds(250);  // from one address to the next
   Duration patience = seconds(2);                     // for one attempt
   Duration first_pause = std::chrono::milliseconds(10), longest_pause = std::chrono::milliseconds(500);
+  bool peer_listens = false;  // already: an address that refuses the connection, or fails in TLS, is not tried again
   SocketOptions options;
 };
 

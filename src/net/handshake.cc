@@ -19,7 +19,7 @@ constexpr std::array<size_t, 5> kBodyBytes{kNonceBytes + kIdentityBytes, kNonceB
                                            1 + 8 + kProofBytes, 1};
 
 constexpr std::string_view kCalled = "called", kCaller = "caller", kVerdict = "verdict";
-constexpr std::array<std::string_view, 5> kPurposes{"store", "control", "data", "agent", "elastic"};
+constexpr std::array<std::string_view, 6> kPurposes{"store", "control", "data", "agent", "elastic", "function"};
 
 void put32(Encoder& out, int32_t value) {
   for (int shift = 0; shift < 32; shift += 8) out.u8(static_cast<uint8_t>(static_cast<uint32_t>(value) >> shift));
@@ -38,7 +38,7 @@ void put(Encoder& out, const Identity& identity) {
 }
 
 bool get(Decoder& in, Identity& identity) {
-  identity.purpose = in.one_of(Purpose::elastic);
+  identity.purpose = in.one_of(Purpose::function);
   identity.generation = Generation{in.fixed64()};
   for (int32_t* number : {&identity.from, &identity.to, &identity.stripe}) *number = get32(in);
   return in.ok() && identity.from >= -1 && identity.to >= -1 && identity.stripe >= 0;

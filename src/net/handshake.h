@@ -33,7 +33,7 @@ namespace hvd {
 
 inline constexpr uint8_t kProtocolVersion = 1;
 
-enum class Purpose : uint8_t { store, control, data, agent, elastic };
+enum class Purpose : uint8_t { store, control, data, agent, elastic, function };  // function: of horovod.run
 
 // Who calls, and what for. Ranks are those of the generation; -1: not a rank (the launcher, a store). Of an elastic
 // connection `from` is the number that the launcher gave the worker.

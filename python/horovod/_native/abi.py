@@ -10,7 +10,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint3
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-ABI_VERSION = 0x00010005
+ABI_VERSION = 0x00010006
 HOST_DEVICE = -1
 WORLD_SET = 0
 NO_RESETS = -1
@@ -94,6 +94,8 @@ class DriverActionKind(IntEnum):
 
 Handle = c_int64
 DriverPointer = c_void_p
+ListenerPointer = c_void_p
+ConnectionPointer = c_void_p
 ALLOCATE = ctypes.CFUNCTYPE(c_void_p, c_void_p, c_int32, c_int32, c_int32, POINTER(c_int64))
 DONE = ctypes.CFUNCTYPE(None, c_void_p, Handle, c_int)
 
@@ -252,6 +254,32 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_elastic_next_event": Prototype(c_int, [c_double, POINTER(ElasticEvent)], blocks=True),
     "hvd_elastic_stop_waiting": Prototype(None, []),
     "hvd_elastic_leave": Prototype(c_int, [c_char_p], blocks=True),
+    "hvd_listen": Prototype(
+        c_int, [POINTER(c_char_p), c_int32, c_char_p, POINTER(ListenerPointer), POINTER(c_int32)], blocks=True
+    ),
+    "hvd_accept": Prototype(c_int, [ListenerPointer, POINTER(ConnectionPointer)], blocks=True),
+    "hvd_listener_close": Prototype(None, [ListenerPointer]),
+    "hvd_listener_destroy": Prototype(None, [ListenerPointer]),
+    "hvd_connect": Prototype(
+        c_int,
+        [
+            c_char_p,
+            POINTER(c_char_p),
+            POINTER(c_int32),
+            c_int32,
+            c_char_p,
+            c_double,
+            POINTER(ConnectionPointer),
+        ],
+        blocks=True,
+    ),
+    "hvd_connection_send": Prototype(c_int, [ConnectionPointer, c_void_p, c_int64, POINTER(c_int64)], blocks=True),
+    "hvd_connection_receive": Prototype(
+        c_int, [ConnectionPointer, c_void_p, c_int64, c_double, POINTER(c_int64)], blocks=True
+    ),
+    "hvd_connection_local_address": Prototype(c_char_p, [ConnectionPointer]),
+    "hvd_connection_close": Prototype(None, [ConnectionPointer]),
+    "hvd_connection_destroy": Prototype(None, [ConnectionPointer]),
     "hvd_driver_create": Prototype(c_int, [POINTER(DriverSettings), c_double, POINTER(DriverPointer)]),
     "hvd_driver_destroy": Prototype(None, [DriverPointer]),
     "hvd_driver_hosts_discovered": Prototype(

@@ -22,15 +22,15 @@ from horovod.runner.util import lsf
 
 
 def run_commandline() -> NoReturn:
-    """Become horovodrun, with the arguments of this process."""
+    """Replace this process by horovodrun, with the same arguments."""
     os.execv(program.find(), [program.NAME, *sys.argv[1:]])
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse a command line of horovodrun. Options that were not given are None, or False where they are flags.
 
-    A wrong line ends the process with code 2, `--version` and `--check-build` with 0; a value out of range, or in a
-    configuration file of another form, is a ValueError.
+    An invalid command line ends the process with code 2, `--version` and `--check-build` with 0. A value out of
+    range, or a configuration file with an invalid structure, is a ValueError.
     """
     parser = options.make_parser()
     args = parser.parse_args(argv)
@@ -50,14 +50,14 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _has_slots(args: argparse.Namespace) -> bool:
-    """Whether somebody says how many ranks there may be: then -np is not needed."""
+    """Whether hosts or a scheduler determine the number of ranks, so that -np is not needed."""
     return bool(args.hosts or args.hostfile or any(name in os.environ for name in reach.SCHEDULERS))
 
 
 def run_program(arguments: Sequence[str], env: Mapping[str, str] | None = None, launcher: str = program.NAME) -> None:
     """Run horovodrun to its end; ValueError if it does not accept the arguments, RuntimeError if it fails.
 
-    `launcher` is who starts the ranks, for the message.
+    `launcher` is the program that starts the ranks, for the message.
     """
     out = sys.stdout if program.replaced(sys.stdout, sys.__stdout__, 1) else None
     with program.Program(arguments, os.environ if env is None else env, out, sys.stderr) as process:
@@ -65,13 +65,13 @@ def run_program(arguments: Sequence[str], env: Mapping[str, str] | None = None, 
     if code == program.USAGE_ERROR:
         raise ValueError(process.words().removeprefix("horovodrun: "))
     if code != 0:
-        raise RuntimeError(f"{launcher} ended with exit code {code}; it said:\n{process.words()}")
+        raise RuntimeError(f"{launcher} ended with exit code {code}; its output:\n{process.words()}")
 
 
 def _run(args: Any) -> list[Any] | None:
     """Run the job that `args`, of parse_args or _HorovodArgs, describes; the results by rank if it has a `run_func`.
 
-    ValueError if it asks for what is not there, such as MPI. horovodrun chooses who starts the ranks.
+    ValueError if it needs something that is not available, such as MPI. horovodrun chooses what starts the ranks.
     """
     return _run_elastic(args) if is_elastic(args) else _start(args, args.num_proc)
 
@@ -101,12 +101,11 @@ def _start(args: Any, count: int | None) -> list[Any] | None:
         publish=publish,
         elastic=is_elastic(args),
         launcher=_launcher(args),
-        encrypted=bool(args.tls) or os.environ.get("HOROVOD_TLS", "0") not in ("", "0"),
     )
 
 
 def _launcher(args: Any) -> str:
-    """Who was asked for to start the ranks, for messages."""
+    """The program that was requested to start the ranks, for messages."""
     if is_elastic(args):
         return program.NAME
     return "mpirun" if args.use_mpi else "jsrun" if args.use_jsrun else program.NAME
@@ -126,7 +125,7 @@ def run_controller(
     js_run: Callable[[], Any],
     verbosity: int | None,
 ) -> Any:
-    """Call the one of the three functions that fits what is asked for and what there is; ValueError if none does."""
+    """Call the one of the three functions that fits the request and the build; ValueError if none does."""
     verbose = verbosity is not None and verbosity >= 2
     if use_gloo:
         return _needing(gloo_built(verbose), "the built-in transport", gloo_run)
@@ -134,7 +133,7 @@ def run_controller(
         return _needing(mpi_built(verbose), "MPI", mpi_run)
     if use_jsrun:
         if not lsf.LSFUtils.using_lsf():
-            raise ValueError("jsrun was asked for, but this is no LSF job")
+            raise ValueError("jsrun was requested, but this is not an LSF job")
         return _needing(mpi_built(verbose), "MPI", js_run)
     if mpi_built(verbose):
         return js_run() if lsf.LSFUtils.using_lsf() and lsf.is_jsrun_installed() else mpi_run()
@@ -143,7 +142,7 @@ def run_controller(
 
 def _needing(there: Any, what: str, function: Callable[[], Any]) -> Any:
     if not there:
-        raise ValueError(f"{what} is not there: horovodrun --check-build shows what is")
+        raise ValueError(f"{what} is not available: horovodrun --check-build shows what is")
     return function()
 
 

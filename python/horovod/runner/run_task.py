@@ -1,10 +1,9 @@
-"""What every worker of horovod.run executes: fetch the function, call it, bring back what it returned.
+"""What every worker of horovod.run executes: fetch the function, call it, send its result to the caller.
 
     python -m horovod.runner.run_task ADDRESS[,ADDRESS...] PORT
 
-The key of the run, and its certificate if it is encrypted, are in the environment, and removed from it before the
-function is called. The connection stays open while the function runs: when the caller's process dies, however it dies,
-the worker ends too.
+The key of the run is in the environment, and removed from it before the function is called. The connection stays open
+while the function runs: when the caller's process dies for any reason, the worker ends too.
 """
 
 from __future__ import annotations
@@ -14,23 +13,18 @@ import os
 import socket
 import sys
 import threading
-import time
 import traceback
-from typing import Any, NoReturn
+from typing import Any
 
 from horovod.common import endings
 from horovod.common.exceptions import HorovodInternalError, WorkerRemoved
 from horovod.runner.common.util.env import get_env_rank_and_size
 from horovod.runner.function import channel
-from horovod.runner.function.encryption import Encryption
-from horovod.runner.function.task import IDENTITY_VARIABLE, KEY_VARIABLE, describe, pack, type_name, unpack
-
-CONNECT_SECONDS = 5.0  # per address and attempt
-PAUSE_SECONDS = 0.2  # before all addresses are tried again
+from horovod.runner.function.task import KEY_VARIABLE, describe, pack, type_name, unpack
 
 
 class Connection:
-    """The way to the caller. A thread of its own listens, because the end of the caller may come at any time."""
+    """The connection to the caller. A thread receives, because the caller may end at any time."""
 
     def __init__(self, link: channel.Channel) -> None:
         self._link = link
@@ -46,7 +40,7 @@ class Connection:
 
     def deliver(self, header: dict[str, Any], parts: list[bytes | memoryview]) -> None:
         """Send the outcome, and wait until the caller has it."""
-        with contextlib.suppress(OSError):  # the caller is gone: the thread that listens ends this process
+        with contextlib.suppress(OSError):  # the caller is gone: the receiving thread ends this process
             self._link.send(header | {"rank": _rank()}, parts)
         self._thanked.wait()
 
@@ -61,20 +55,19 @@ class Connection:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what this module is for; returns the exit code."""
-    key, identity = os.environ.pop(KEY_VARIABLE, ""), os.environ.pop(IDENTITY_VARIABLE, "")
+    """Run the worker; returns the exit code."""
+    key = os.environ.pop(KEY_VARIABLE, "")
     if len(arguments) != 2 or not key:
         print("horovod.runner.run_task is started by horovod.run, not by hand", file=sys.stderr)
         return 2
-    encryption = Encryption(identity) if identity else None
-    connection = Connection(_connect(arguments[0].split(","), int(arguments[1]), bytes.fromhex(key), encryption))
+    connection = Connection(_connect(arguments[0].split(","), int(arguments[1]), bytes.fromhex(key)))
     connection.watch()
-    del sys.argv[1:]  # they mean nothing to the function
+    del sys.argv[1:]  # they are not for the function
     sys.path += [path for path in connection.task.header["paths"] if path not in sys.path]
     try:
         result = unpack(connection.task.parts)()
     except WorkerRemoved:
-        return 0  # an elastic job goes on without this process, and its result is not wanted
+        return 0  # an elastic job continues without this process
     except BaseException as error:
         return _fail(connection, error)
     return _succeed(connection, result)
@@ -113,29 +106,13 @@ def _fail(connection: Connection, error: BaseException) -> int:
     return error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else 1
 
 
-def _connect(addresses: list[str], port: int, key: bytes, encryption: Encryption | None) -> channel.Channel:
-    """Reach the caller at whichever address works; SystemExit says what came of each."""
-    deadline = time.monotonic() + float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
-    while True:
-        failures: list[OSError] = []
-        for address in addresses:
-            sock = None
-            try:
-                sock = socket.create_connection((address, port), CONNECT_SECONDS)
-                return channel.call(sock, key, CONNECT_SECONDS, encryption)
-            except OSError as error:
-                failures.append(error)
-                if sock is not None:
-                    sock.close()
-        hopeless = all(isinstance(each, ConnectionRefusedError | channel.Refused) for each in failures)
-        if hopeless or time.monotonic() >= deadline:
-            _give_up(addresses, port, failures)
-        time.sleep(PAUSE_SECONDS)
-
-
-def _give_up(addresses: list[str], port: int, failures: list[OSError]) -> NoReturn:
-    tried = "; ".join(f"{address} port {port}: {error}" for address, error in zip(addresses, failures, strict=True))
-    raise SystemExit(f"horovod.run: rank {_rank()} on {_host()} cannot reach the process that called it: {tried}")
+def _connect(addresses: list[str], port: int, key: bytes) -> channel.Channel:
+    """Connect to the caller at the first address that works; SystemExit lists what was tried."""
+    seconds = float(os.environ.get("HOROVOD_START_TIMEOUT") or 30)
+    try:
+        return channel.connect("the process that called it", [(each, port) for each in addresses], key, seconds)
+    except OSError as error:
+        raise SystemExit(f"horovod.run: rank {_rank()} on {_host()}: {error}") from None
 
 
 def _rank() -> int:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -120,15 +119,8 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        one = socket.create_connection(listener.getsockname())
-        other, _ = listener.accept()
-        return one, other
-
-
-def both(one: Callable[[], Any], other: Callable[[], Any], closing: Sequence[socket.socket] = ()) -> tuple[Any, Any]:
-    """Run both at once; each gives what it returns or raises. The socket of one that raises is closed at once."""
+def both(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[Any, Any]:
+    """Run both at once; each gives what it returns or raises."""
     results: dict[int, Any] = {}
 
     def body(number: int, function: Callable[[], Any]) -> None:
@@ -136,8 +128,6 @@ def both(one: Callable[[], Any], other: Callable[[], Any], closing: Sequence[soc
             results[number] = function()
         except Exception as error:
             results[number] = error
-            for sock in closing[number : number + 1]:
-                sock.close()
 
     thread = threading.Thread(target=body, args=(0, one))
     thread.start()

@@ -286,7 +286,7 @@ def test_cache(tmp_path: Path) -> None:
 def test_lsf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LSB_JOBID", raising=False)
     assert not lsf.LSFUtils.using_lsf()
-    with pytest.raises(RuntimeError, match="no LSF job"):
+    with pytest.raises(RuntimeError, match="not an LSF job"):
         lsf.LSFUtils.get_compute_hosts()
     monkeypatch.setenv("LSB_JOBID", "7")
     monkeypatch.setenv("LSB_MCPU_HOSTS", "batch 1 a 4 b 4")

@@ -290,9 +290,9 @@ def test_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     assert launch.is_gloo_used()
     assert not launch.is_gloo_used(use_mpi=True)
     assert (choice(), choice(gloo=True)) == ("gloo", "gloo")
-    with pytest.raises(ValueError, match="MPI is not there"):
+    with pytest.raises(ValueError, match="MPI is not available"):
         choice(mpi=True)
-    with pytest.raises(ValueError, match="no LSF job"):
+    with pytest.raises(ValueError, match="not an LSF job"):
         choice(jsrun=True)
     monkeypatch.setattr(launch, "mpi_built", lambda verbose=False: True)
     assert not launch.is_gloo_used()
@@ -301,5 +301,5 @@ def test_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LSB_JOBID", "1")
     assert choice(jsrun=True) == "js"
     monkeypatch.setattr(launch, "gloo_built", lambda verbose=False: False)
-    with pytest.raises(ValueError, match="built-in transport is not there"):
+    with pytest.raises(ValueError, match="built-in transport is not available"):
         choice(gloo=True)

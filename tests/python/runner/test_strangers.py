@@ -1,4 +1,4 @@
-"""Who does not have the key of a run gets nothing from it, changes nothing in it, and has nothing unpickled."""
+"""Processes without the key of a run learn nothing from it, change nothing in it, and have nothing unpickled."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ import os
 import pickle
 import secrets
 import socket
+import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
-from callers import Meeting, both, meet, tcp_pair
+from callers import DEADLINE, Meeting, both, meet
 from child import Child
 
 import horovod
+from horovod._native.connections import Acceptor
 from horovod.runner.function import channel
-from horovod.runner.function.channel import LARGEST_FRAME, MAGIC, NONCE_BYTES, Channel, Refused
+from horovod.runner.function.channel import LARGEST_HEADER, Channel, Refused
 from horovod.runner.function.server import FunctionServer
-from horovod.runner.function.task import IDENTITY_VARIABLE, KEY_VARIABLE, pack, unpack
+from horovod.runner.function.task import KEY_VARIABLE, pack, unpack
 
 KEY = secrets.token_bytes(32)
+LARGE = 5 << 20  # more than sockets hold
 
 
 class Bomb:
@@ -37,22 +40,78 @@ class Bomb:
         return os.mkdir, (self.path,)
 
 
+def connect(port: int, key: bytes = KEY, seconds: float = DEADLINE) -> Channel:
+    return channel.connect("the caller", [("127.0.0.1", port)], key, seconds)
+
+
 @pytest.fixture
-def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
-    one, other = tcp_pair()
-    with one, other:
-        yield one, other
+def channels() -> Iterator[tuple[Channel, Channel]]:
+    """The worker's and the caller's end of a connection."""
+    acceptor = Acceptor(["127.0.0.1"], KEY)
+    worker, caller = both(lambda: connect(acceptor.port), lambda: Channel(acceptor.accept()))
+    yield worker, caller
+    worker.close()
+    caller.close()
 
 
-def proven(sockets: tuple[socket.socket, socket.socket]) -> tuple[Channel, Channel]:
-    worker, caller = both(lambda: channel.call(sockets[0], KEY), lambda: channel.answer(sockets[1], KEY))
-    assert isinstance(worker, Channel) and isinstance(caller, Channel)
-    return worker, caller
+class Relay:
+    """Forwards one connection to `port`; `conversation` has all bytes, and `change` may replace some."""
+
+    def __init__(self, port: int) -> None:
+        self.conversation = bytearray()
+        self.from_worker = bytearray()
+        self.change: Callable[[bytes], bytes] = lambda data: data
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        near, _ = self._listener.accept()
+        far = socket.create_connection(("127.0.0.1", self._target))
+        with near, far:
+            back = threading.Thread(target=self._copy, args=(far, near))
+            back.start()
+            self._copy(near, far, self.from_worker)
+            back.join()
+
+    def _copy(self, source: socket.socket, target: socket.socket, record: bytearray | None = None) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                self.conversation += data
+                if record is not None:
+                    record += data
+                target.sendall(self.change(data))
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._thread.join()
+        self._listener.close()
 
 
-def test_messages_arrive_as_they_were_sent(sockets: tuple[socket.socket, socket.socket]) -> None:
-    worker, caller = proven(sockets)
-    parts = [b"", b"x", secrets.token_bytes(2 * LARGEST_FRAME + 17)]
+@contextmanager
+def serving(function: object = int) -> Iterator[FunctionServer]:
+    server = FunctionServer(["127.0.0.1"], KEY, pack(function))
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def do_work(link: Channel) -> None:
+    """What a worker does whose function is `int` and returns 7."""
+    with closing(link) as worker:
+        worker.send({"kind": "hello", "rank": 0, "host": "h", "pid": 1})
+        assert unpack(worker.receive().parts) is int
+        worker.send({"kind": "result"}, pack(7))
+        assert worker.receive().header == {"kind": "thanks"}
+
+
+def test_messages_arrive_as_they_were_sent(channels: tuple[Channel, Channel]) -> None:
+    worker, caller = channels
+    parts = [b"", b"x", secrets.token_bytes(LARGE)]
     for sender, receiver in ((worker, caller), (caller, worker)):
         for header in ({"kind": "a"}, {"kind": "b", "ä": [1]}):
             _, message = both(lambda s=sender, h=header: s.send(h, parts), receiver.receive)
@@ -60,88 +119,125 @@ def test_messages_arrive_as_they_were_sent(sockets: tuple[socket.socket, socket.
             assert message.parts == parts
 
 
-def test_worker_with_another_key(sockets: tuple[socket.socket, socket.socket]) -> None:
-    worker, caller = both(
-        lambda: channel.call(sockets[0], b"y" * 32), lambda: channel.answer(sockets[1], KEY), closing=sockets
-    )
-    assert isinstance(worker, Refused)
-    assert isinstance(caller, ConnectionError)
+def test_both_directions_at_once(channels: tuple[Channel, Channel]) -> None:
+    """Each side sends in one thread while another waits to receive, as a worker does."""
+    sent = {side: secrets.token_bytes(LARGE) for side in channels}
+    received: dict[Channel, list[bytes]] = {side: [] for side in channels}
+
+    def take(side: Channel) -> None:
+        received[side] += [bytes(side.receive().parts[0]) for _ in range(5)]
+
+    def give(side: Channel) -> None:
+        for _ in range(5):
+            side.send({"kind": "x"}, [sent[side]])
+
+    threads = [threading.Thread(target=work, args=(side,)) for side in channels for work in (take, give)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    worker, caller = channels
+    assert received == {worker: [sent[caller]] * 5, caller: [sent[worker]] * 5}
 
 
-def test_caller_with_another_key(sockets: tuple[socket.socket, socket.socket]) -> None:
-    """A stranger who answers at the caller's address does not even get the worker's proof."""
-    worker, received = both(
-        lambda: channel.call(sockets[0], KEY),
-        lambda: (sockets[1].recv(1 << 10), sockets[1].sendall(b"z" * 64), sockets[1].settimeout(1)),
-    )
-    assert isinstance(worker, Refused)
-    sockets[0].close()
-    assert sockets[1].recv(1 << 10) == b""
-    assert received[0][: len(MAGIC)] == MAGIC
+def test_another_key_is_refused() -> None:
+    with serving() as server:
+        with pytest.raises(ConnectionError, match="another key"):
+            connect(server.port, b"y" * 32)
+        do_work(connect(server.port))
+    assert [event.kind for event in server.events()] == ["result"]
 
 
-def test_proof_cannot_be_sent_back(sockets: tuple[socket.socket, socket.socket]) -> None:
-    """Reflection: the caller's proof, returned to it, is not a worker's."""
+def test_a_connection_is_not_reflected() -> None:
+    """A process that returns to a worker all that it sends has not proven the key."""
+    with socket.create_server(("127.0.0.1", 0)) as mirror:
 
-    def reflect() -> None:
-        sockets[0].sendall(MAGIC + b"n" * NONCE_BYTES)
-        answer = sockets[0].recv(64, socket.MSG_WAITALL)
-        sockets[0].sendall(answer[32:])
+        def reflect() -> None:
+            end, _ = mirror.accept()
+            with end, suppress(OSError):
+                while data := end.recv(1 << 16):
+                    end.sendall(data)
 
-    _, caller = both(reflect, lambda: channel.answer(sockets[1], KEY))
-    assert isinstance(caller, Refused)
-
-
-@pytest.mark.parametrize("position", [0, 3, 4, 20, -1], ids=["length", "length end", "first byte", "middle", "tag"])
-def test_changed_frame_is_refused(position: int) -> None:
-    """Somebody between the two changes one bit of a frame."""
-    (worker_end, near), (far, caller_end) = tcp_pair(), tcp_pair()
-    with worker_end, near, far, caller_end:
-        for end in (near, far):
-            end.settimeout(10)
-
-        def relay_handshake() -> None:
-            for source, target, count in (
-                (near, far, len(MAGIC) + NONCE_BYTES),
-                (far, near, 64),
-                (near, far, 32),
-            ):
-                target.sendall(source.recv(count, socket.MSG_WAITALL))
-
-        relay = threading.Thread(target=relay_handshake)
-        relay.start()
-        worker, caller = both(lambda: channel.call(worker_end, KEY), lambda: channel.answer(caller_end, KEY))
-        relay.join()
-        worker.send({"kind": "result"})
-        frame = bytearray(near.recv(1 << 10))
-        frame[position] ^= 1
-        far.sendall(frame)
-        far.shutdown(socket.SHUT_WR)
+        thread = threading.Thread(target=reflect)
+        thread.start()
         with pytest.raises(ConnectionError):
-            caller.receive()
+            connect(mirror.getsockname()[1], seconds=5)
+        thread.join()
 
 
-def test_repeated_frame_is_refused(sockets: tuple[socket.socket, socket.socket]) -> None:
-    worker, caller = proven(sockets)
-    worker.send({"kind": "result"})
-    worker._sent = 0  # as who recorded the bytes would
-    worker.send({"kind": "result"})
-    caller.receive()
-    with pytest.raises(Refused, match="changed on the way"):
+@pytest.mark.parametrize("position", [0, 4, 20, -1], ids=["type", "length", "middle", "tag"])
+def test_changed_bytes_are_refused(position: int) -> None:
+    """A process between the two changes one bit of a record."""
+    acceptor = Acceptor(["127.0.0.1"], KEY)
+    relay = Relay(acceptor.port)
+    worker, caller = both(lambda: connect(relay.port), lambda: Channel(acceptor.accept()))
+    worker.send({"kind": "first"})
+    assert caller.receive().header == {"kind": "first"}
+
+    def flip(data: bytes) -> bytes:
+        changed = bytearray(data)
+        changed[position] ^= 1
+        return bytes(changed)
+
+    relay.change = flip
+    worker.send({"kind": "second"})
+    worker.close()
+    with pytest.raises(ConnectionError):
         caller.receive()
+    caller.close()
+    relay.close()
+
+
+def test_a_recorded_worker_is_refused() -> None:
+    """All bytes of a worker that was let in, sent again: nothing is accepted, nothing is answered but TLS's hello."""
+    with serving() as server:
+        relay = Relay(server.port)
+        do_work(connect(relay.port))
+        relay.close()
+        with socket.create_connection(("127.0.0.1", server.port)) as stranger, suppress(OSError):
+            stranger.sendall(relay.from_worker)
+            while stranger.recv(1 << 16):
+                pass
+    assert [event.kind for event in server.events()] == ["result"]
+
+
+@pytest.mark.parametrize("tls", ["0", "1"])
+def test_a_recorded_run_reveals_nothing(tls: str) -> None:
+    """Function, argument, result and traceback of a real worker; they are encrypted with any HOROVOD_TLS."""
+
+    def body(argument: str) -> str:
+        raise ValueError("marker of a failure: " + argument)
+
+    with serving(lambda: body("marker of an argument")) as server:
+        relay = Relay(server.port)
+        command = [sys.executable, "-m", "horovod.runner.run_task", "127.0.0.1", str(relay.port)]
+        environment = os.environ | {
+            KEY_VARIABLE: KEY.hex(),
+            "HOROVOD_TLS": tls,
+            "HOROVOD_RANK": "0",
+            "HOROVOD_SIZE": "1",
+        }
+        ended = subprocess.run(command, env=environment, capture_output=True)
+        assert b"marker of a failure" in ended.stderr, ended.stderr
+        relay.close()
+    (event,) = server.events()
+    assert event.report is not None and "marker of a failure: marker of an argument" in event.report.traceback
+    assert len(relay.conversation) > 1000
+    for marker in (b"marker of an argument", b"marker of a failure", b"Traceback", b"kind"):
+        assert marker not in relay.conversation
 
 
 @pytest.mark.parametrize("header", [b"{", b"[]", b"{}", b'{"parts": [-1]}', b'{"parts": ["1"]}', b'{"parts": 3}'])
-def test_odd_headers_are_refused(sockets: tuple[socket.socket, socket.socket], header: bytes) -> None:
-    worker, caller = proven(sockets)
-    worker._send_frame(memoryview(header))
+def test_odd_headers_are_refused(channels: tuple[Channel, Channel], header: bytes) -> None:
+    worker, caller = channels
+    worker._connection.send(memoryview(len(header).to_bytes(4, "big") + header))
     with pytest.raises(Refused):
         caller.receive()
 
 
-def test_frames_are_limited(sockets: tuple[socket.socket, socket.socket]) -> None:
-    _, caller = proven(sockets)
-    sockets[0].sendall((LARGEST_FRAME + 1).to_bytes(4, "big"))
+def test_headers_are_limited(channels: tuple[Channel, Channel]) -> None:
+    worker, caller = channels
+    worker._connection.send(memoryview((LARGEST_HEADER + 1).to_bytes(4, "big")))
     with pytest.raises(Refused, match="too long"):
         caller.receive()
 
@@ -156,22 +252,34 @@ def test_large_arrays_are_not_in_the_pickle() -> None:
     assert (copied["large"] == value["large"]).all() and (copied["small"] == value["small"]).all()
 
 
+def client_hello() -> bytes:
+    """The first message of an ordinary TLS client, which has no key."""
+    outgoing = ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    return outgoing.read()
+
+
 def attacks(bomb: bytes) -> list[bytes]:
-    frame = len(bomb).to_bytes(4, "big") + bomb + bytes(32)
     header = b'{"kind": "result", "parts": [%d]}' % len(bomb)
-    header_frame = len(header).to_bytes(4, "big") + header + bytes(32)
-    hello = MAGIC + b"n" * NONCE_BYTES
+    message = len(header).to_bytes(4, "big") + header + bomb
+    record = b"\x17\x03\x03" + len(message).to_bytes(2, "big") + message
+    hello = client_hello()
     return [
         b"",
         bomb,
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         secrets.token_bytes(1 << 16),
-        MAGIC[:5],
+        message,
+        record,
+        b"hvd\xa7\x01\x01",
+        hello[:5],
         hello[:-1],
         hello,
-        hello + bytes(32),
-        hello + bytes(32) + frame,
-        hello + bytes(32) + header_frame + frame,
+        hello + record,
         hello + b"\xff" * (1 << 20),
     ]
 
@@ -187,7 +295,7 @@ def test_job_is_undisturbed(tmp_path: Path, meeting: Meeting) -> None:
     thread.start()
     meeting.wait_for_worker()
     (port,) = {each.laddr.port for each in psutil.Process().net_connections("tcp") if each.status == "LISTEN"}
-    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]  # more than are put up with
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]  # more than are kept
     for data in attacks(bomb):
         for _ in range(5):
             with socket.create_connection(("127.0.0.1", port)) as stranger:
@@ -199,8 +307,8 @@ def test_job_is_undisturbed(tmp_path: Path, meeting: Meeting) -> None:
                         answer += chunk
                 except OSError:
                     continue
-                assert len(answer) in (0, NONCE_BYTES + 32)  # its own challenge at most
-    assert all(each.recv(1) == b"" for each in silent[:40])  # the oldest have been sent away
+                assert len(answer) < 16  # an alert of TLS at most
+    assert all(each.recv(1) == b"" for each in silent[:40])  # the oldest were closed
     meeting.let_go()
     thread.join()
     for each in silent:
@@ -210,39 +318,29 @@ def test_job_is_undisturbed(tmp_path: Path, meeting: Meeting) -> None:
 
 
 def test_pickle_from_a_stranger_stays_closed(tmp_path: Path) -> None:
-    """The attacks again, on a server alone: no event comes of them."""
-    server = FunctionServer(["127.0.0.1"], KEY, pack(int))
-    try:
+    """The attacks again, on a server alone: they cause no event."""
+    with serving() as server:
         for data in attacks(pickle.dumps(Bomb(tmp_path / "mark"))):
             with socket.create_connection(("127.0.0.1", server.port)) as stranger:
-                with suppress(OSError):  # it may be sent away before it has said all
+                with suppress(OSError):  # the server may close it early
                     stranger.sendall(data)
                 stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset at close
-        with closing(channel.call(socket.create_connection(("127.0.0.1", server.port)), KEY)) as worker:
-            worker.send({"kind": "hello", "rank": 0, "host": "h", "pid": 1})
-            assert unpack(worker.receive().parts) is int
-            worker.send({"kind": "result"}, pack(7))
-            assert worker.receive().header == {"kind": "thanks"}
+        do_work(connect(server.port))
         (event,) = server.events()
         assert unpack(event.parts) == 7
-    finally:
-        server.close()
     assert not (tmp_path / "mark").exists()
 
 
 def test_broken_rules_are_told() -> None:
-    """What a proven worker sends wrongly, or somebody changes on its way, is the reason for its loss."""
-    server = FunctionServer(["127.0.0.1"], KEY, pack(int))
-    try:
+    """What an authenticated worker sends wrongly is the reason for its loss."""
+    with serving() as server:
         for wrong in (b"{", b'{"kind": "error", "parts": []}'):
-            with closing(channel.call(socket.create_connection(("127.0.0.1", server.port)), KEY)) as worker:
+            with closing(connect(server.port)) as worker:
                 worker.send({"kind": "hello", "rank": 0, "host": "h", "pid": 1})
                 worker.receive()
-                worker._send_frame(memoryview(wrong))
+                worker._connection.send(memoryview(len(wrong).to_bytes(4, "big") + wrong))
                 with pytest.raises(ConnectionError):
                     worker.receive()
-    finally:
-        server.close()
     first, second = server.events()
     assert first.kind == second.kind == "lost"
     assert "not JSON" in first.reason
@@ -252,7 +350,7 @@ def test_broken_rules_are_told() -> None:
 def test_close_ends_connections_in_every_state() -> None:
     server = FunctionServer(["127.0.0.1", "127.0.0.2"], KEY, pack(int))
     silent = socket.create_connection(("127.0.0.2", server.port))
-    worker = channel.call(socket.create_connection(("127.0.0.1", server.port)), KEY)
+    worker = connect(server.port)
     worker.send({"kind": "hello", "rank": 0, "host": "h", "pid": 1})
     worker.receive()
     server.close()
@@ -269,19 +367,23 @@ def test_close_ends_connections_in_every_state() -> None:
 def test_worker_refuses_a_false_caller(tmp_path: Path, kind: str) -> None:
     mark = tmp_path / "mark"
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        environment = os.environ | {KEY_VARIABLE: KEY.hex(), "HOROVOD_START_TIMEOUT": "0"}
-        command = [sys.executable, "-m", "horovod.runner.run_task", "127.0.0.1", str(listener.getsockname()[1])]
+        other = Acceptor(["127.0.0.1"], b"o" * 32)
+        thread = threading.Thread(target=lambda: both(other.accept, int))  # OSError in the end
+        thread.start()
+        port = other.port if kind == "another key" else listener.getsockname()[1]
+        environment = os.environ | {KEY_VARIABLE: KEY.hex(), "HOROVOD_START_TIMEOUT": "1"}
+        command = [sys.executable, "-m", "horovod.runner.run_task", "127.0.0.1", str(port)]
         with Child(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
-            connection, _ = listener.accept()
-            with connection:
-                if kind == "another key":
-                    with pytest.raises(OSError):
-                        channel.answer(connection, b"o" * 32)
-                elif kind == "garbage":
+            if kind == "garbage":
+                connection, _ = listener.accept()
+                with connection, suppress(OSError):
                     connection.sendall(pickle.dumps(Bomb(mark)) + bytes(1000))
-                _, err = process.communicate(timeout=60)
+            _, err = process.communicate(timeout=DEADLINE)
+        other.close()
+        thread.join()
     assert process.returncode == 1
-    assert "cannot reach the process that called it: 127.0.0.1 port" in err
+    assert "cannot connect to the process that called it in" in err
+    assert f"127.0.0.1:{port}" in err
     assert not mark.exists()
 
 
@@ -312,13 +414,13 @@ print("child of a worker:", "_HOROVOD_RUN_" in environment)
     ) as process:
         meeting.wait_for_worker()
         family = psutil.Process(process.pid).children(recursive=True)
-        names = (KEY_VARIABLE, IDENTITY_VARIABLE, "_HOROVOD_SECRET_KEY")
+        names = (KEY_VARIABLE, "_HOROVOD_SECRET_KEY")
         found = {each.environ().get(name) for each in family for name in names}
         keys = {key for key in found if key}
         lines = [Path(f"/proc/{each.pid}/cmdline").read_text() for each in (*family, process)]
         meeting.let_go()
         out, _ = process.communicate(timeout=60)
-    assert len(keys) == 3
+    assert len(keys) == 2
     assert not [line for line in (*lines, out) for key in keys if key in line]
     assert any("horovod.runner.run_task" in line for line in lines)
     assert "child of a worker: False" in out

@@ -1,5 +1,5 @@
-"""How horovod.run moves a function to the workers and brings back what came of it.
+"""How horovod.run sends a function to the workers and receives the results.
 
-Read channel.py (who may talk; encryption.py is below it if asked for), task.py (what is said), listener.py and then
-server.py (the caller's side), call.py (the life of a run); horovod.runner.run_task is the worker's side.
+Read channel.py (messages over an authenticated connection), task.py (their contents), listener.py and server.py (the
+caller's side), call.py (a run from start to end); horovod.runner.run_task is the worker's side.
 """

@@ -1,6 +1,6 @@
-"""The life of one horovod.run: pickle, listen, start the launcher, wait, and say what came of it.
+"""One horovod.run from start to end: pickle, listen, start the launcher, wait, and return the results.
 
-Thread rule: any thread; each call has a server and a launcher of its own.
+Thread rule: any thread; each call has its own server and launcher.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from horovod.runner.function.encryption import Encryption, make_identity
 from horovod.runner.function.server import Event, FunctionServer
-from horovod.runner.function.task import IDENTITY_VARIABLE, KEY_VARIABLE, describe, function_name, pack, unpack
+from horovod.runner.function.task import KEY_VARIABLE, describe, function_name, pack, unpack
 from horovod.runner.program import NAME, USAGE_ERROR, Program, replaced
 
 
@@ -25,7 +24,6 @@ def call(
     executable: str | None,
     listen: Sequence[str],
     publish: Sequence[str],
-    encrypted: bool = False,
     elastic: bool = False,
     launcher: str = NAME,
     env: Mapping[str, str] | None = None,
@@ -33,9 +31,9 @@ def call(
     """Call `function` on every rank of a job that horovodrun starts with `arguments`; the results of `count` ranks,
     or of all.
 
-    `listen`: addresses of this machine to listen on; `publish`: those at which workers find it; `encrypted`: whether
-    the function and what comes of it travel under TLS; `elastic`: whether the job survives the end of workers;
-    `launcher`: who starts the workers, for messages.
+    `listen`: addresses of this machine to listen on, or none for all; `publish`: those that workers connect to;
+    `elastic`: whether the job survives the end of workers; `launcher`: the program that starts the workers, for
+    messages.
     """
     try:
         packed = pack(function)
@@ -43,11 +41,7 @@ def call(
         raise ValueError(f"cannot send {function_name(function)} to the workers: {describe(error)}") from error
     key = secrets.token_bytes(32)
     environment = dict(os.environ if env is None else env) | {KEY_VARIABLE: key.hex()}
-    encryption = None
-    if encrypted:
-        environment[IDENTITY_VARIABLE] = make_identity()
-        encryption = Encryption(environment[IDENTITY_VARIABLE])
-    server = FunctionServer(listen, key, packed, encryption)
+    server = FunctionServer(listen, key, packed)
     try:
         task = [executable or sys.executable, "-m", "horovod.runner.run_task", ",".join(publish), str(server.port)]
         out = sys.stdout if replaced(sys.stdout, sys.__stdout__, 1) else None
@@ -68,9 +62,9 @@ def outcome(
     launcher: str = NAME,
     failed: int | None = None,
 ) -> list[Any]:
-    """The results by rank, or the exception that says why there are none.
+    """The results by rank, or an exception with the reason why there are none.
 
-    `failed`: the rank that the launcher has found to be the cause.
+    `failed`: the rank whose failure ended the job, according to the launcher.
     """
     if code == USAGE_ERROR:
         raise ValueError(words.removeprefix("horovodrun: ") or "horovodrun does not accept these options")
@@ -89,12 +83,12 @@ def outcome(
 
 
 def root_cause(events: Sequence[Event], first_failed: int | None) -> Event | None:
-    """The event that the others follow from, or None when there are only results.
+    """The event that caused the others, or None if there are only results.
 
-    Events come in the order of their arrival, so the first is the cause, except that what follows from a rank's end may
-    overtake the news of it: the error of a collective on another rank, or the end of a rank that the launcher stopped.
-    The launcher has found which rank failed (`first_failed`); without its word, that of a rank which lost another one
-    counts.
+    Events are in the order of their arrival. The first one is the cause, with an exception: consequences of a rank's
+    end may arrive before it, such as the error of a collective on another rank, or the end of a rank that the launcher
+    stopped. `first_failed` is the rank that failed according to the launcher; if it is unknown, the rank that another
+    one reports as lost.
     """
     endings = [event for event in events if event.kind != "result"]
     if first_failed is None:
@@ -110,7 +104,7 @@ def root_cause(events: Sequence[Event], first_failed: int | None) -> Event | Non
 
 
 def _last_error(events: Sequence[Event], code: int) -> Event | None:
-    """Of an elastic job that failed, the error that it did not survive; those before it were."""
+    """The error that ended a failed elastic job; it survived the earlier ones."""
     errors = [event for event in events if event.report is not None]
     own = [event for event in errors if event.report is not None and not event.report.consequence]
     return None if code == 0 or not errors else (own or errors)[-1]
@@ -126,7 +120,7 @@ def _raise(cause: Event, words: str) -> NoReturn:
 
 
 def _exception(event: Event) -> BaseException | None:
-    """The worker's exception, if it can be made again here."""
+    """The worker's exception, if it can be unpickled here."""
     try:
         exception = unpack(event.parts) if event.parts else None
     except Exception:

@@ -1,9 +1,8 @@
-"""Where the caller of horovod.run listens, and at which addresses its workers look for it."""
+"""The addresses where the caller of horovod.run listens, and those that its workers connect to."""
 
 from __future__ import annotations
 
 import os
-import socket
 from typing import Any
 
 from horovod.runner.common.util import network
@@ -13,14 +12,14 @@ LOOPBACK = "127.0.0.1"
 
 
 def addresses(options: Any) -> tuple[list[str], list[str]]:
-    """Addresses to bind, and addresses to tell the workers: loopback alone when every worker is on this machine."""
+    """Addresses to bind (none: all), and those for the workers: only loopback if all of them are on this machine."""
     nics = options.nics or _interfaces_of_environment()
     if nics:
         found = network.outside_addresses(nics)
         return found, found
     if _all_local(options):
         return [LOOPBACK], [LOOPBACK]
-    return ["::" if _has_ipv6() else "0.0.0.0"], network.outside_addresses() or [LOOPBACK]
+    return [], network.outside_addresses() or [LOOPBACK]
 
 
 def _interfaces_of_environment() -> set[str]:
@@ -32,7 +31,7 @@ def _all_local(options: Any) -> bool:
     if options.host_discovery_script:
         return False
     if options.hostfile:
-        return False  # the program knows more forms of these files than to be read twice
+        return False  # only horovodrun parses these files
     if options.hosts:
         return all(network.is_local(_name(each)) for each in options.hosts.split(","))
     return not any(name in os.environ for name in SCHEDULERS)
@@ -41,13 +40,3 @@ def _all_local(options: Any) -> bool:
 def _name(host: str) -> str:
     """The name in `name:slots` or `[address]:slots`."""
     return host.strip().rpartition("]")[0] or host.strip().partition(":")[0]
-
-
-def _has_ipv6() -> bool:
-    try:
-        with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            probe.bind(("::", 0))
-            return True
-    except OSError:
-        return False

@@ -1,4 +1,4 @@
-"""The caller's side of horovod.run: gives the function to every worker and takes what comes back.
+"""The caller's side of horovod.run: sends the function to every worker and receives the results.
 
 Thread rule: start and close from one thread; events() from any.
 """
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from horovod.runner.function import channel
-from horovod.runner.function.encryption import Encryption
 from horovod.runner.function.listener import Listener
 from horovod.runner.function.task import Parts, Report, Worker, describe, own_paths
 
@@ -26,27 +25,25 @@ class Event:
 
 
 class FunctionServer(Listener):
-    """Has the function for every worker that comes, and what came back."""
+    """Sends the function to every worker that connects, and keeps what they send back."""
 
-    def __init__(
-        self, addresses: Sequence[str], key: bytes, function: Parts, encryption: Encryption | None = None
-    ) -> None:
+    def __init__(self, addresses: Sequence[str], key: bytes, function: Parts) -> None:
         self._function = function
         self._paths = own_paths()
         self._events: list[Event] = []  # guarded by _lock
-        super().__init__(addresses, key, encryption)
+        super().__init__(addresses, key)
 
     def events(self) -> list[Event]:
-        """What came back so far."""
+        """What the workers have sent so far."""
         with self._lock:
             return list(self._events)
 
     def serve(self, link: channel.Channel) -> None:
-        """Give a worker the function, and wait for what comes of it."""
+        """Send a worker the function, and wait for its result."""
         worker: Worker | None = None
         lost = ""
         try:
-            link.settimeout(channel.HANDSHAKE_SECONDS)
+            link.settimeout(channel.PATIENCE_SECONDS)
             worker = _introduction(link.receive())
             link.settimeout(None)  # the function takes as long as it takes
             link.send({"kind": "task", "paths": self._paths}, self._function)
@@ -71,7 +68,7 @@ def _introduction(message: channel.Message) -> Worker:
     try:
         return Worker(int(header["rank"]), str(header["host"]), int(header["pid"]))
     except (KeyError, TypeError, ValueError):
-        raise channel.Refused("it does not say who it is") from None
+        raise channel.Refused("its first message does not name its rank, host and pid") from None
 
 
 def _ending(worker: Worker, message: channel.Message) -> Event:

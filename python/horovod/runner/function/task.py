@@ -1,6 +1,6 @@
-"""What travels between the caller of horovod.run and its workers, and how objects become bytes.
+"""What the caller of horovod.run and its workers exchange, and how objects become bytes.
 
-Functions and results are pickled with cloudpickle; large arrays travel beside the pickle, so that they are not copied.
+Functions and results are pickled with cloudpickle; large arrays are sent beside the pickle, which saves a copy.
 Thread rule: pure functions.
 """
 
@@ -19,7 +19,6 @@ from typing import Any
 import cloudpickle
 
 KEY_VARIABLE = "_HOROVOD_RUN_KEY"  # hex of the run's key; the worker removes it before the function is called
-IDENTITY_VARIABLE = "_HOROVOD_RUN_TLS_IDENTITY"  # as secret, and removed as well; there is one if the run is encrypted
 _BESIDE = 64 << 10  # bytes from which a buffer is sent beside the pickle
 _MOST_BESIDE = 10_000  # so that their lengths fit into a header
 
@@ -28,7 +27,7 @@ Parts = Sequence[bytes | bytearray | memoryview]
 
 @dataclass(frozen=True)
 class Worker:
-    """Who a worker is."""
+    """Identifies a worker."""
 
     rank: int
     host: str
@@ -40,12 +39,12 @@ class Worker:
 
 @dataclass(frozen=True)
 class Report:
-    """What went wrong in a worker, in words. The exception itself travels beside it if it can be pickled."""
+    """What went wrong in a worker, as text. The exception itself is sent with it if it can be pickled."""
 
     summary: str  # the last line of the traceback: type and message
     traceback: str
-    consequence: bool  # a collective failed, which is seldom where the cause is
-    origin: int = -1  # the rank whose failure it follows from, where that is known
+    consequence: bool  # a collective failed; the cause is usually in another rank
+    origin: int = -1  # the rank whose failure caused this one, if known
 
 
 def pack(value: Any) -> list[bytes | memoryview]:
@@ -63,19 +62,19 @@ def pack(value: Any) -> list[bytes | memoryview]:
 
 
 def unpack(parts: Parts) -> Any:
-    """The value that `pack` was given. Runs code of the sender's choice: only for what a proven channel brought."""
+    """The value that `pack` was given. Unpickling runs code: only for data from an authenticated channel."""
     return pickle.loads(parts[0], buffers=parts[1:])
 
 
 def own_paths() -> list[str]:
-    """Where this process finds modules besides those that belong to Python and its environment."""
+    """The entries of sys.path that do not belong to Python and its environment."""
     common = {*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages()}
     common |= {path for path in sys.path if path.startswith(sys.base_prefix + os.sep)}
     return [os.path.abspath(path) for path in sys.path if path not in common]
 
 
 def function_name(function: Any) -> str:
-    """How to name a function to a person."""
+    """The name of a function, for messages."""
     function = getattr(function, "func", function)  # of a functools.partial
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 

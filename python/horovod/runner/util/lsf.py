@@ -49,7 +49,7 @@ class LSFUtils:
     def _slots() -> dict[str, int]:
         words = os.environ.get("LSB_MCPU_HOSTS", "").split()  # "name slots name slots ..."
         if not LSFUtils.using_lsf() or not words:
-            raise RuntimeError("this is no LSF job: LSB_JOBID or LSB_MCPU_HOSTS is not set")
+            raise RuntimeError("this is not an LSF job: LSB_JOBID or LSB_MCPU_HOSTS is not set")
         slots = {name: int(count) for name, count in zip(words[::2], words[1::2], strict=True)}
         if len(slots) > 1 and next(iter(slots.values())) == 1:  # the first one only launches
             slots.pop(next(iter(slots)))

@@ -1,8 +1,8 @@
-"""Where a training job and the dispatchers and workers of its data service find each other.
+"""A registry where a training job and the dispatchers and workers of its data service find each other.
 
-The service keeps the address of every dispatcher and the workers that have registered with it, and lets those who ask
-wait for them. Connections are those of horovod.run (`runner/function/channel.py`): both sides prove that they have the
-key, then say plain JSON; nothing is ever unpickled. One connection carries one question:
+The service keeps the address of every dispatcher and the workers that have registered with it; clients can wait for
+them. Connections are those of horovod.run (`runner/function/channel.py`): both sides prove that they have the key, then
+exchange JSON; nothing is unpickled. One connection carries one request:
 
     {"kind": "register_dispatcher", "dispatcher": 0, "address": "grpc://10.0.0.1:4711"}   {"kind": "done"}
     {"kind": "wait_for_dispatcher", "dispatcher": 0, "timeout": 60}          {"kind": "done", "value": "grpc://..."}
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from horovod.runner.function.listener import Listener
 
 Addresses = Mapping[str, Sequence[tuple[str, int]]]  # by name of the network interface
 CONNECT_SECONDS = 10.0
-PATIENCE_SECONDS = 30.0  # for an answer, beyond the time that it may take by what was asked
+PATIENCE_SECONDS = 30.0  # for an answer, in addition to the time-out of the request
 _ERRORS: dict[str, type[Exception]] = {
     "IndexError": IndexError,
     "ValueError": ValueError,
@@ -52,31 +51,31 @@ class ComputeService(Listener):
         self._dispatchers: list[str | None] = [None] * dispatchers  # the rest is guarded by _changed
         self._workers: list[set[int]] = [set() for _ in range(dispatchers)]
         self._is_over = False
-        self._answering = 0  # questions that are being answered
-        listen = network.outside_addresses(nics) if nics else ["0.0.0.0"]
-        super().__init__(listen, key, called="compute service")
+        self._answering = 0  # requests that are being answered
+        super().__init__(network.outside_addresses(nics) if nics else [], key, called="compute service")
 
     def addresses(self) -> dict[str, list[tuple[str, int]]]:
-        """Where clients find the service. Loopback comes last: it is right on this machine only."""
+        """The addresses for clients. Loopback is last: it works on this machine only."""
         found = network.outside_addresses(self._nics)
         named = {"outside": [(address, self.port) for address in found if ":" not in address or self._nics]}
         return named if self._nics else named | {"lo": [("127.0.0.1", self.port)]}
 
     def close(self) -> None:
-        """End the service, after everybody who has asked is answered: nobody waits for anything but its end now."""
+        """End the service after all requests are answered; those that wait are answered with its end."""
         self._end()
         with self._changed:
-            self._changed.wait_for(lambda: self._answering == 0, channel.HANDSHAKE_SECONDS)
+            self._changed.wait_for(lambda: self._answering == 0, channel.PATIENCE_SECONDS)
         super().close()
 
     shutdown = close
 
     def serve(self, link: channel.Channel) -> None:
-        """Answer one question."""
-        link.settimeout(channel.HANDSHAKE_SECONDS)
+        """Answer one request."""
+        link.settimeout(channel.PATIENCE_SECONDS)
         header = link.receive().header
         with self._changed:
             self._answering += 1
+            self._changed.notify_all()
         try:
             link.send(self._answer_or_error(header))
         finally:
@@ -90,7 +89,7 @@ class ComputeService(Listener):
         except tuple(_ERRORS.values()) as error:
             return {"kind": type(error).__name__, "message": str(error)}
         except (KeyError, TypeError) as error:
-            return {"kind": "ValueError", "message": f"the question is incomplete: {error!r}"}
+            return {"kind": "ValueError", "message": f"the request is incomplete: {error!r}"}
 
     def _answer(self, asked: dict[str, Any]) -> Any:
         match asked["kind"]:
@@ -147,7 +146,7 @@ class ComputeService(Listener):
             self._changed.notify_all()
 
     def _wait(self, condition: Callable[[], bool], timeout: float | None, problem: str) -> None:
-        """Until the condition holds. The end of the service is an answer too, to those who wait for something else."""
+        """Wait until the condition holds; TimeoutException when it does not in time, or when the service ends."""
         with self._changed:
             self._changed.wait_for(lambda: condition() or self._is_over, timeout)
             if not condition():
@@ -159,7 +158,7 @@ class ComputeService(Listener):
 
 
 class ComputeClient:
-    """Asks a compute service; every call is a connection of its own. ConnectionError if it cannot be reached."""
+    """Client of a compute service; every call makes a connection. ConnectionError if it cannot be reached."""
 
     def __init__(self, compute_addresses: Addresses, key: bytes, verbose: int = 1) -> None:
         self._addresses = [(str(host), int(port)) for each in compute_addresses.values() for host, port in each]
@@ -167,7 +166,7 @@ class ComputeClient:
         self._verbose = verbose
 
     def register_dispatcher(self, dispatcher_id: int, dispatcher_address: str) -> None:
-        """Tell where a dispatcher is. IndexError for an unknown one, ValueError if it is known elsewhere."""
+        """Register the address of a dispatcher. IndexError for an unknown one, ValueError if it has another one."""
         self._ask({"kind": "register_dispatcher", "dispatcher": dispatcher_id, "address": dispatcher_address})
 
     def wait_for_dispatcher_registration(self, dispatcher_id: int, timeout: float) -> str:
@@ -175,7 +174,7 @@ class ComputeClient:
         return str(self._ask({"kind": "wait_for_dispatcher", "dispatcher": dispatcher_id}, timeout))
 
     def register_worker_for_dispatcher(self, dispatcher_id: int, worker_id: int) -> None:
-        """Tell that a worker serves this dispatcher."""
+        """Register a worker of this dispatcher."""
         self._ask({"kind": "register_worker", "dispatcher": dispatcher_id, "worker": worker_id})
 
     def wait_for_dispatcher_worker_registration(self, dispatcher_id: int, timeout: float) -> None:
@@ -183,26 +182,26 @@ class ComputeClient:
         self._ask({"kind": "wait_for_workers", "dispatcher": dispatcher_id}, timeout)
 
     def shutdown(self) -> None:
-        """Tell all who wait for it that the service is no longer needed."""
+        """Notify all clients that wait for it that the service is no longer needed."""
         self._ask({"kind": "shutdown"})
 
     def wait_for_shutdown(self) -> None:
-        """Wait until somebody calls `shutdown`, or the service is gone."""
+        """Wait until a client calls `shutdown`, or the service is gone."""
         with contextlib.suppress(ConnectionError):
             self._ask({"kind": "wait_for_shutdown"}, None)
 
     def local_address(self) -> str:
         """The address of this machine from which it reaches the service."""
-        connection, link = self._connected()
-        address = str(connection.getsockname()[0])
+        link = self._connected()
+        address = link.local_address()
         link.close()
         return address
 
     def _ask(self, question: dict[str, Any], timeout: float | None = 0.0) -> Any:
-        """`timeout`: how long the service may think; None: for as long as it lives."""
+        """`timeout`: how long the service may take to answer; None: no limit."""
         if self._verbose >= 2:
-            _logger.info("compute service is asked: %s", question)
-        _, link = self._connected()
+            _logger.info("request to the compute service: %s", question)
+        link = self._connected()
         try:
             link.settimeout(None if timeout is None else timeout + PATIENCE_SECONDS)
             link.send(question | {"timeout": timeout or 0.0})
@@ -213,17 +212,6 @@ class ComputeClient:
             return answer.get("value")
         raise _ERRORS.get(str(answer.get("kind")), RuntimeError)(answer.get("message", ""))
 
-    def _connected(self) -> tuple[socket.socket, channel.Channel]:
-        """At the first address where the service itself answers: other machines may have the same ones."""
-        failures = []
-        for host, port in self._addresses:
-            connection = None
-            try:
-                connection = socket.create_connection((host, port), CONNECT_SECONDS)
-                return connection, channel.call(connection, self._key, CONNECT_SECONDS)
-            except OSError as error:
-                why = "somebody with another key answers" if isinstance(error, channel.Refused) else error
-                failures.append(f"{host} port {port}: {why}")
-                if connection is not None:
-                    connection.close()
-        raise ConnectionError(f"cannot reach the compute service: {'; '.join(failures) or 'it has no address'}")
+    def _connected(self) -> channel.Channel:
+        """Connect to the first address where the service answers; other machines may have the same addresses."""
+        return channel.connect("the compute service", self._addresses, self._key, CONNECT_SECONDS)

@@ -58,9 +58,9 @@ std::string describe_together(std::span<const Stall* const> stalls, const StallS
   for (const Stall* stall : stalls) labels.push_back(label_of(request_of(*stall)));
   int32_t set = oldest.entry->key.process_set;
   std::vector<int32_t> waiting = waiting_ranks(*oldest.entry);
-  return fmt::format("{}{}: {} {} since {}; {}", list_of(labels),
+  return fmt::format("{}{}: {} {} been waiting for {}; {}", list_of(labels),
                      set == kWorldSet ? "" : fmt::format(" on process set {}", set), text_of_ranks(waiting),
-                     waiting.size() == 1 ? "waits" : "wait", seconds_text(scene.now - oldest.entry->since),
+                     waiting.size() == 1 ? "has" : "have", seconds_text(scene.now - oldest.entry->since),
                      what_is_missing(oldest));
 }
 
@@ -73,7 +73,7 @@ std::vector<std::string> pending_of(int32_t rank, const StallScene& scene) {
     const Subtrees& tree = scene.readiness.gathering().tree();
     auto is_own = [&](const Arrival& arrival) { return arrival.speaks_for(Rank{rank}, tree); };
     auto own = std::find_if(entry->arrivals.begin(), entry->arrivals.end(), is_own);
-    pending.push_back(fmt::format("{} since {}", label_of(*own->request), seconds_text(scene.now - own->since)));
+    pending.push_back(fmt::format("{} for {}", label_of(*own->request), seconds_text(scene.now - own->since)));
   }
   return pending;
 }
@@ -81,7 +81,7 @@ std::vector<std::string> pending_of(int32_t rank, const StallScene& scene) {
 std::string describe_rank(int32_t rank, const StallScene& scene) {
   if (scene.readiness.joined().contains(Rank{rank})) return "has joined";
   std::vector<std::string> pending = pending_of(rank, scene);
-  if (!pending.empty()) return "waits in " + list_of(pending);
+  if (!pending.empty()) return "has been waiting in " + list_of(pending);
   if (!scene.activity.has_submitted(Rank{rank})) return "has not submitted anything yet";
   const LastSeen::Finished* last = scene.activity.last_finished(Rank{rank}, scene.readiness.sets());
   if (last == nullptr) return "has nothing pending";

@@ -58,7 +58,7 @@ def test_a_newcomer_with_a_file_takes_over_the_running_job(start: MakeJob, files
     running.wait_until_going(2, changed)
     done = running.finish()
     assert {event["epoch"] < 10**5 for event in done} == {True}
-    was_told = "goes on with the state of the running job" in running.log()
+    was_told = "continues with the state of the running job" in running.log()
     assert was_told == (found != "same job"), running.report()
     assert not any(event["event"] == "fault" for event in running.events)
 
@@ -78,7 +78,7 @@ def test_a_damaged_file_is_left_out_if_another_is_good(start: MakeJob, files: Pa
     job = job_of(start, files, FIRST, SECOND)
     job.wait_until_going(2)
     assert min(event["epoch"] for event in job.finish()) >= 1000
-    assert "goes on with the state of another rank's file" in job.log() and "damaged" in job.log()
+    assert "continues with the state of another rank's file" in job.log() and "damaged" in job.log()
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ class Handles:
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._pending: dict[int, Pending] = {}
-        self.world = 0  # counts the worlds of this process: who keeps something of one can tell when it is over
+        self.world = 0  # counts the worlds of this process: objects that belong to one can tell when it is over
         self._listeners: list[weakref.WeakMethod[Callable[[], None]]] = []
 
     def next_number(self) -> int:

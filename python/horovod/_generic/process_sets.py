@@ -124,7 +124,7 @@ def unbind_all() -> None:
 
 
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
-    """Register a set on all ranks and return it. Collective over the world, whoever is a member.
+    """Register a set on all ranks and return it. Collective over the world, not only over its members.
 
     Needs HOROVOD_DYNAMIC_PROCESS_SETS=1, as set by `hvd.init(process_sets="dynamic")`.
     """

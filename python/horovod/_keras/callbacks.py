@@ -238,7 +238,7 @@ class LearningRateWarmup(LearningRateSchedule):
 
 
 class BestModel(HorovodCallback):
-    """Saves the best model so far. `filepath` is None until whoever owns the training sets it."""
+    """Saves the best model so far. `filepath` is None until the code that owns the training sets it."""
 
     def __init__(self, **kwargs: Any) -> None:
         suffix = ".weights.h5" if kwargs.get("save_weights_only") else ".keras"

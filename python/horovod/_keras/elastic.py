@@ -68,7 +68,7 @@ class KerasModelState(ObjectState):
         self.restore()
 
     def _variables(self) -> list[Any]:
-        """The same on all ranks, whoever has trained already: the optimizer's are created if need be."""
+        """The same on all ranks, including those that have trained already: the optimizer's are created if need be."""
         variables = list(self.model.weights)
         if self.optimizer is not None:
             build_optimizer(self.optimizer, self.model)

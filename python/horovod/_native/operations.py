@@ -185,7 +185,7 @@ def submit(requests: Sequence[Request], wait_follows: bool, memory: object = Non
         raise
 
 
-_left: dict[int, object] = {}  # memory of operations in flight for which nobody waits any more, by handle
+_left: dict[int, object] = {}  # memory of operations in flight that no caller waits for any more, by handle
 
 
 def keep(handle: int, memory: object) -> None:

@@ -167,7 +167,7 @@ def _static_sets(process_sets: Sequence[ProcessSet] | str | None) -> list[Proces
 
 
 def _world_ranks(some: Sequence[int] | None) -> Sequence[int]:
-    """The ranks of the world about to be formed, of `some` processes or of all; who started them tells how many.
+    """The ranks of the world about to be formed, of `some` processes or of all; the launcher tells how many.
 
     Unknown where hosts come and go.
     """

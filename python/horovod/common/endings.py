@@ -1,8 +1,8 @@
 """Why this process ends: told to the other ranks and to the launcher, so that both can name the rank that failed.
 
-An uncaught exception is found in `sys.last_value` when the program ends, because `sys.excepthook` may be anybody's. The
-hook that is installed here only prints: where a rank fails because of another one, the frames inside Horovod are of no
-use to anybody.
+An uncaught exception is found in `sys.last_value` when the program ends, because any code may replace
+`sys.excepthook`. The hook that is installed here only prints: if a rank fails because of another one, it leaves out the
+frames inside Horovod.
 
 Thread rule: `install` and `report` run in the main thread; exceptions of other threads are noted by those.
 """
@@ -38,7 +38,7 @@ _LOOK_AGAIN = 0.01
 class _Ending:
     pid = os.getpid()  # of the process that is the rank; children that it forks are not
     reported = False
-    caught: BaseException | None = None  # what ends this process although somebody caught it
+    caught: BaseException | None = None  # what ends this process although it was caught
     in_thread: tuple[BaseException, str] | None = None  # the last exception that ended a thread, and the thread's name
 
 
@@ -47,7 +47,7 @@ def install() -> None:
     """Have the end of this process reported, and tracebacks shortened where they only follow from another rank's."""
     _chain_excepthook()
     _chain_thread_hook()
-    with contextlib.suppress(ImportError):  # who uses it says what is missing
+    with contextlib.suppress(ImportError):  # the import of its user reports it
         library().hvd_is_initialized()  # takes the pipe to the launcher from the programs that this one may execute
     atexit.register(report)  # for processes that end before they are in a world
 

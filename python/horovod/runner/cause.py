@@ -1,4 +1,4 @@
-"""How the launcher tells this process which rank's failure ended the job: a pipe, as workers have one to the launcher
+"""How the launcher says which rank's failure ended the job: through a pipe, like the one from workers to the launcher
 (src/base/end_report.h). Thread rule: one thread.
 """
 
@@ -12,19 +12,19 @@ _HEAD = 4  # bytes: the length of a record
 
 
 class CausePipe:
-    """Made before the launcher is started, read after it has ended."""
+    """Created before the launcher starts, read after it has ended."""
 
     def __init__(self) -> None:
         self._read, self.write = os.pipe()
         os.set_blocking(self._read, False)
 
     def variables(self) -> dict[str, str]:
-        """What the launcher finds the pipe by: the number, and what the kernel calls it."""
+        """The variable that identifies the pipe to the launcher: descriptor, device and inode."""
         found = os.fstat(self.write)
         return {_VARIABLE: f"{self.write}:{found.st_dev}:{found.st_ino}"}
 
     def close_write(self) -> None:
-        """The launcher has its own by now."""
+        """Close this process's copy, once the launcher has its own."""
         os.close(self.write)
 
     def rank(self) -> int | None:
@@ -43,5 +43,5 @@ class CausePipe:
         return None if word & 1 else word >> 1  # zigzag: odd numbers are negative ones
 
     def close(self) -> None:
-        """Not needed any more."""
+        """Close the pipe."""
         os.close(self._read)

@@ -32,7 +32,7 @@ def run_with_settings(
     controller: str,
     launcher: str,
 ) -> None:
-    """Run horovodrun with what the settings say; `launcher` is who starts the ranks with this controller."""
+    """Run horovodrun with these settings; `launcher` is the program that starts the ranks with this controller."""
     words: list[Any] = ["sh", "-c", command] if isinstance(command, str) else list(command)
     interfaces = [f"--network-interfaces={','.join(sorted(nics))}"] if nics and not settings.nics else []
     run_program([controller, *settings.to_arguments(), *interfaces, *words], env, launcher)

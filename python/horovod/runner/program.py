@@ -1,8 +1,8 @@
-"""Runs the program `horovodrun`, which is native and lies beside this package.
+"""Runs the program `horovodrun`, which is native and installed with this package.
 
-Its output goes where this process's goes. Where `sys.stdout` or `sys.stderr` were replaced, as in Jupyter, it is read
-and written to them. stderr is always read: the launcher's own words, without those of the workers, are the reason that
-an exception names.
+Its output goes to the output of this process. If `sys.stdout` or `sys.stderr` were replaced, as in Jupyter, it is read
+and written to them. stderr is always read: the launcher's own messages, without those of the workers, become part of an
+exception.
 Thread rule: a Program belongs to the thread that made it; several threads may have one each.
 """
 
@@ -29,13 +29,13 @@ USAGE_ERROR = 2
 LAST_WORDS = 60  # lines
 STOP_SECONDS = 20.0  # the launcher itself gives workers 5 s between SIGTERM and SIGKILL
 _LONGEST_LINE = 1 << 20
-# What is no reason for a failure: output of workers (Open MPI's mpirun numbers jobs, too), and what the launcher says
-# about every job.
+# Lines that do not explain a failure: output of workers (Open MPI's mpirun numbers jobs, too), and notes that the
+# launcher prints for every job.
 _NO_REASON = re.compile(r"(?:\w{3} \w{3} +\d+ [\d:]{8} \d{4})?\[(?:\d+,)?\d+\]<std(?:out|err)>:|horovodrun: note: ")
 
 
 class Program:
-    """One running horovodrun. A context manager: nothing of it runs on afterwards, whatever happens inside."""
+    """One running horovodrun. A context manager: at its end no process is left."""
 
     def __init__(
         self, arguments: Sequence[str], env: Mapping[str, str], out: TextIO | None, err: TextIO | None
@@ -101,15 +101,15 @@ class Program:
             raise
 
     def words(self) -> str:
-        """What the launcher itself said last: warnings, and why a job failed."""
+        """The last messages of the launcher itself: warnings, and why a job failed."""
         return "\n".join(self._words)
 
     def failed_rank(self) -> int | None:
-        """The rank that the launcher has found to be the cause of the job's failure; after `wait`."""
+        """The rank whose failure ended the job, according to the launcher; after `wait`."""
         return self._cause.rank()
 
     def stop(self, number: signal.Signals) -> None:
-        """Have it end its job in good order, at once when interrupted again, with force when it does not."""
+        """Ask it to end its job. A second interrupt ends it at once; after a time-out it is killed."""
         self._process.send_signal(number)
         while True:
             try:
@@ -118,7 +118,7 @@ class Program:
             except KeyboardInterrupt:
                 self._process.send_signal(number)
             except TimeoutError:
-                self._process.kill()  # what is below it notices, and ends the workers
+                self._process.kill()  # its guard process then ends the workers
 
     def _forward(self, pipe: IO[bytes] | None, lines: _Lines) -> None:
         assert pipe is not None
@@ -143,7 +143,7 @@ class Program:
 
 
 class _Lines:
-    """Writes what a pipe brings to a stream, whole lines at a time, so that they do not mix with other lines."""
+    """Copies a pipe to a stream in whole lines, so that they do not mix with other lines."""
 
     def __init__(self, stream: TextIO, hear: Callable[[str], None] | None = None) -> None:
         self._stream: TextIO | None = stream
@@ -170,16 +170,16 @@ class _Lines:
         try:
             self._stream.write(text)
         except Exception:
-            self._stream = None  # nobody reads any more: no reason to end the training
+            self._stream = None  # the stream is closed; the training continues
         _flush(self._stream)
 
 
 @contextlib.contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Ctrl-C within raises KeyboardInterrupt at the end: a process that was started is then known, and can be ended."""
+    """Delay KeyboardInterrupt to the end of the block, so that a process that it starts is known and can be ended."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield  # it is handled otherwise, or elsewhere
+        yield  # another handler or thread handles it
         return
     held: list[int] = []
     signal.signal(signal.SIGINT, lambda number, _: held.append(number))
@@ -192,7 +192,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def replaced(stream: Any, original: Any, descriptor: int) -> bool:
-    """Whether `stream`, such as sys.stdout, leads elsewhere than to the process's own descriptor."""
+    """Whether `stream`, such as sys.stdout, does not write to the process's own descriptor."""
     if stream is None or stream is not original:
         return stream is not None
     try:
@@ -202,7 +202,7 @@ def replaced(stream: Any, original: Any, descriptor: int) -> bool:
 
 
 def _flush(stream: Any) -> None:
-    with contextlib.suppress(Exception):  # closed, or not a stream: then there is nothing of ours in it
+    with contextlib.suppress(Exception):  # closed, or not a stream: nothing to flush
         stream.flush()
 
 

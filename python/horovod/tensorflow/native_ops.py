@@ -18,7 +18,7 @@ import tensorflow as tf
 from horovod._native.library import library, library_path
 from horovod.tensorflow import self_test
 
-# Not HorovodJoin: its result is rarely used, and what is in this list is left out of a function if nobody needs it.
+# Not HorovodJoin: its result is rarely used, and operations in this list are pruned if it is not.
 CONCURRENT_OPS = frozenset(
     {
         "HorovodAllreduce",

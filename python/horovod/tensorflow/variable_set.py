@@ -1,4 +1,4 @@
-"""Telling variables apart and naming them, whoever made them: TensorFlow, Keras 3 or Keras 2.
+"""Identifies and names variables of TensorFlow, Keras 3 and Keras 2.
 
 Thread rule: pure functions; a VariableSet belongs to one thread at a time.
 """

@@ -1,4 +1,4 @@
-"""Allreduce of sparse tensors: every rank gets everybody's elements."""
+"""Allreduce of sparse tensors: every rank gets the elements of all ranks."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ TEST_P(Stalls, ReportSaysWhoWaitsWhereAndWhoIsMissing) {
   world.pass(60.5);
   EXPECT_EQ(world.decide_one<StallReport>().text,
             "some ranks have waited for others for more than 60.0 s:\n"
-            "barrier: rank 3 waits since 61.0 s; missing: ranks 0-2\n"
-            "allreduce.grad.12: ranks 0-2 wait since 60.5 s; missing: rank 3\n"
-            "rank 0 (hosta, pid 4711) waits in allreduce.grad.12 since 60.5 s\n"
-            "rank 1 (hostb, pid 4712) waits in allreduce.grad.12 since 60.5 s\n"
-            "rank 2 (hostc, pid 4713) waits in allreduce.grad.12 since 60.5 s\n"
-            "rank 3 (hostd, pid 4714) waits in barrier since 61.0 s");
+            "barrier: rank 3 has been waiting for 61.0 s; missing: ranks 0-2\n"
+            "allreduce.grad.12: ranks 0-2 have been waiting for 60.5 s; missing: rank 3\n"
+            "rank 0 (hosta, pid 4711) has been waiting in allreduce.grad.12 for 60.5 s\n"
+            "rank 1 (hostb, pid 4712) has been waiting in allreduce.grad.12 for 60.5 s\n"
+            "rank 2 (hostc, pid 4713) has been waiting in allreduce.grad.12 for 60.5 s\n"
+            "rank 3 (hostd, pid 4714) has been waiting in barrier for 61.0 s");
 }
 
 TEST_P(Stalls, ReportSaysWhatIdleRanksDidLast) {
@@ -50,7 +50,7 @@ TEST_P(Stalls, ReportSaysWhatIdleRanksDidLast) {
   world.submit(0, allreduce("grad.12"));
   world.pass(60);
   std::string text = world.decide_one<StallReport>().text;
-  EXPECT_THAT(text, HasSubstr("allreduce grad.12: rank 0 waits since 60.0 s; missing: ranks 1-2"));
+  EXPECT_THAT(text, HasSubstr("allreduce grad.12: rank 0 has been waiting for 60.0 s; missing: ranks 1-2"));
   EXPECT_THAT(text, HasSubstr("\nrank 1 has nothing pending; last finished allreduce grad.11 61.0 s ago"));
   EXPECT_THAT(text, HasSubstr("\nrank 2 has nothing pending; last finished add_process_set 62.0 s ago"));
 }
@@ -62,7 +62,7 @@ TEST_P(Stalls, ReportKnowsRanksThatNeverSpokeAndThoseThatJoined) {
   world.submit(0, add_set({0}));
   world.pass(60);
   std::string text = world.decide_one<StallReport>().text;
-  EXPECT_THAT(text, HasSubstr("allreduce a: rank 0 waits since 60.0 s; missing: rank 2\n"));
+  EXPECT_THAT(text, HasSubstr("allreduce a: rank 0 has been waiting for 60.0 s; missing: rank 2\n"));
   EXPECT_THAT(text, HasSubstr("\nrank 2 has not submitted anything yet"));
   EXPECT_THAT(text, HasSubstr("\nrank 1 has joined"));
 }
@@ -74,9 +74,9 @@ TEST_P(Stalls, ManyTensorsAreMerged) {
   world.pass(60);
   std::string text = world.decide_one<StallReport>().text;
   EXPECT_THAT(text, HasSubstr("allreduce t0, allreduce t1, allreduce t2, allreduce t3, allreduce t4, allreduce t5 "
-                              "and 12 more: rank 0 waits since 60.0 s; missing: rank 1\n"));
-  EXPECT_THAT(text, HasSubstr("\nrank 1 waits in broadcast b0 since 60.0 s, "));
-  EXPECT_THAT(text, HasSubstr("broadcast b5 since 60.0 s and 2 more"));
+                              "and 12 more: rank 0 has been waiting for 60.0 s; missing: rank 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nrank 1 has been waiting in broadcast b0 for 60.0 s, "));
+  EXPECT_THAT(text, HasSubstr("broadcast b5 for 60.0 s and 2 more"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4);
 }
 
@@ -104,8 +104,9 @@ TEST_P(Stalls, GroupWithoutItsOtherMembersIsReported) {
   world.pass(60);
   EXPECT_THAT(
       world.decide_one<StallReport>().text,
-      HasSubstr("allreduce x, allreduce y: ranks 0-1 wait since 60.0 s; missing: other members of group g (2 of 3 "
-                "are complete)"));
+      HasSubstr(
+          "allreduce x, allreduce y: ranks 0-1 have been waiting for 60.0 s; missing: other members of group g (2 of 3 "
+          "are complete)"));
 }
 
 TEST_P(Stalls, TooLongAStallShutsDownAndMarksTheOffenders) {
@@ -168,10 +169,10 @@ TEST_P(Timeout, OldRequestsFailAndNameTheMissingRanks) {
   Plan plan = world.plans().at(0);
   EXPECT_EQ(names_of(plan), (std::vector<std::string>{"a"}));
   EXPECT_EQ(plan.error, Code::unknown);
-  EXPECT_EQ(
-      plan.error_text,
-      "timed out after 30.0 s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS): allreduce a: rank 0 waits since 30.0 s; missing: "
-      "ranks 1-2; rank 1 waits in allreduce b since 20.0 s; rank 2 has not submitted anything yet");
+  EXPECT_EQ(plan.error_text,
+            "timed out after 30.0 s (HOROVOD_COLLECTIVE_TIMEOUT_SECONDS): allreduce a: rank 0 has been waiting for "
+            "30.0 s; missing: "
+            "ranks 1-2; rank 1 has been waiting in allreduce b for 20.0 s; rank 2 has not submitted anything yet");
   world.expect_deadline(world.now + seconds(10));
 }
 

@@ -1,7 +1,7 @@
 """Elastic training, as far as it does not depend on the framework: state that survives a change of the world.
 
 Read `state.py` (what survives), `agreement.py` (what ranks decide together), `loop.py` (what happens around training),
-then `notification.py` and `preemption.py` (who says that the world has to change), `durable.py` (files).
+then `notification.py` and `preemption.py` (what triggers a change of the world), `durable.py` (files).
 """
 
 from horovod.common.elastic.loop import run_fn

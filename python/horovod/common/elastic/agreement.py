@@ -39,7 +39,7 @@ class FileFound:
 
 @dataclass(frozen=True)
 class Source:
-    """Whose state all ranks go on from."""
+    """The rank whose state all ranks continue with."""
 
     rank: int
     progress: Progress
@@ -67,10 +67,10 @@ def newest_update(previous: float, newest: float, update: int) -> tuple[float, f
 
 
 def choose_source(progress: Progress, skip_sync: bool, file: FileFound | None = None) -> Source:
-    """Find the lowest rank among those that are furthest, and whether anybody needs its state.
+    """Find the lowest rank among those that are furthest, and whether any rank needs its state.
 
     The ranks of a world need not come from the same end of the one before: where one was told in order that hosts left,
-    another may have lost its peers in the middle of that very message. So nobody skips unless all can. ValueError on
+    another may have lost its peers in the middle of that very message. So no rank skips unless all can. ValueError on
     all ranks if only files could tell, and they do not.
     """
     cannot_read = file is not None and not file.is_usable

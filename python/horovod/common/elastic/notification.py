@@ -10,7 +10,7 @@ from horovod._native import elastic
 
 
 class Listener(Protocol):
-    """Who wants to know; a State."""
+    """Receives notifications; a State."""
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None: ...
 

@@ -92,7 +92,7 @@ class Preemption:
         while numbers := os.read(self._reader, 16):
             if signal.SIGTERM in numbers:
                 if not self._notify("it was sent SIGTERM"):
-                    os._exit(_OUT_OF_GRACE)  # nobody would ask it to leave
+                    os._exit(_OUT_OF_GRACE)  # the launcher was not told, so it will not end this process
                 if not self._over.wait(self._grace):
                     print(f"no commit within {self._grace:g} s after SIGTERM: ending", file=sys.stderr, flush=True)
                     os._exit(_OUT_OF_GRACE)

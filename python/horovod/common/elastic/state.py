@@ -114,7 +114,7 @@ class State:
         found = self._file_found
         if found is not None and not (found.is_usable and progress.job == self._progress.job):
             whose = "the running job" if progress.was_in_a_world else "another rank's file"
-            _warn(f"this process goes on with the state of {whose}, commit {progress.commits}. {found.description}")
+            _warn(f"this process continues with the state of {whose}, commit {progress.commits}. {found.description}")
         self._file_found = None
         self._progress = replace(progress, was_in_a_world=True)
 
@@ -137,7 +137,7 @@ class State:
         Ranks that have no file, or an older one, take over the state of one that has; if the job runs already, all take
         over its state, whatever the file says. A file of a job with another name than `job`, or that of this script, is
         refused, as is a damaged one: with a ValueError, which a worker of an elastic job raises only when all ranks
-        have found that nobody has a state.
+        have found that no rank has a state.
         """
         name = durable.name_of_script() if job is None else job
         try:

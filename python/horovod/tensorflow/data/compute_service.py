@@ -1,7 +1,7 @@
 """How a training job uses the data service that a compute job runs, and what each rank of the compute job does.
 
-*Dispatchers* know the datasets and divide the work, *workers* compute. Who is where is kept by a `ComputeService` on
-rank 0 of the compute job; its addresses and key are in a `TfDataServiceConfig`, which travels as a file.
+*Dispatchers* know the datasets and divide the work, *workers* compute. A `ComputeService` on rank 0 of the
+compute job keeps their addresses. Its own addresses and key are in a `TfDataServiceConfig`, which is passed as a file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Exchanges of several collectives, each depending on the one before, all in flight at once.
 
-An exchange is a generator that yields collectives and is resumed with their results. Nobody but the callers runs it:
+An exchange is a generator that yields collectives and is resumed with their results. Only its callers run it:
 each `start` and each `finish` moves every exchange on whose collective is done. So ranks may wait for exchanges in
 different orders, and most of an optimizer's exchanges run while the gradients of other layers are still being computed.
 What follows from having no thread: an exchange stands still while its process does neither.

@@ -3,7 +3,7 @@ and then the scale as float32. A *share* is what one rank adds up for all: equal
 
 Each rank sends every share to its rank (alltoall), which adds them up in float32 and sends the sum to all (allgather).
 Both ways together that is a quarter of the bytes of an allreduce in float32, plus 3 % for scales and at most 6 % for
-padding. What rounding loses on either way is remembered by who rounded.
+padding. What rounding loses on either way is remembered by the rank that rounded.
 """
 
 from __future__ import annotations

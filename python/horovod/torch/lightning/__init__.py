@@ -62,7 +62,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-for _name in _PACKAGES:  # so that the name "horovod" is known to whoever is there to ask for it
+for _name in _PACKAGES:  # register the name "horovod" with every package that is installed
     if _name in sys.modules:
         strategy_class(_name)
 

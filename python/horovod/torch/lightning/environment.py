@@ -21,7 +21,7 @@ class EnvironmentMethods(ClusterEnvironment):
 
     @property
     def main_address(self) -> str:
-        """Nobody connects there: Horovod has connected the ranks already."""
+        """Not used: Horovod has connected the ranks already."""
         return "127.0.0.1"
 
     @property
@@ -30,7 +30,7 @@ class EnvironmentMethods(ClusterEnvironment):
 
     @staticmethod
     def detect() -> bool:
-        return False  # only who asks for the strategy gets it
+        return False  # it is used only with an explicit strategy
 
     def world_size(self) -> int:
         return mpi_ops.size()

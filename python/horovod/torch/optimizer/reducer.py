@@ -103,7 +103,7 @@ class Reducer:
 
     @property
     def in_flight(self) -> bool:
-        """Whether gradients have become ready that nobody has waited for."""
+        """Whether gradients have become ready that were not waited for."""
         return (self._learning is not None and bool(self._learning.ready)) or self._sent > 0
 
     @property
@@ -252,7 +252,7 @@ class Reducer:
         self.count_anew()
 
     def count_anew(self) -> None:
-        """Forget the passes of a backward whose gradients nobody wants."""
+        """Forget the passes of a backward whose gradients are not needed."""
         self._final = False
         self._passes_seen = 0
         if self._sent == 0:

@@ -149,7 +149,7 @@ class Requests:
         return problem
 
     def forget(self) -> None:
-        """Forget what is under way: its world is gone, or nobody wants it."""
+        """Forget what is under way: its world is gone, or it is not needed."""
         self._batch.release()
         self._unfinished.clear()
         self._set_id = None

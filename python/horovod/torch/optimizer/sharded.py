@@ -71,7 +71,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         self._loaded: dict[str, Any] | None = None  # until the next step: the world may change before
         self._steps = 0  # of the inner optimizer, since a state was loaded
         self._is_torn = False  # a step has changed the state, and not all of the parameters
-        self._settled_in: Place | None = None  # where all ranks last agreed on who has what
+        self._settled_in: Place | None = None  # where all ranks last agreed on the owner of each piece
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._divide()
 
@@ -129,7 +129,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
         return Holding(has, self._place.rank, self._place.size, self._steps)
 
     def _move(self, holdings: list[Holding]) -> None:
-        """Take over the pieces of the state that belong to this rank now, from those who had them."""
+        """Take over the pieces of the state that belong to this rank now, from their previous owners."""
         old_buckets, old_inner = self._buckets, self._inner
         has_piece = self._holding().has is Has.PIECE
         self._divide()

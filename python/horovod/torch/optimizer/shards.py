@@ -1,4 +1,4 @@
-"""Parameters laid end to end and cut into one piece per rank: who owns what, and the ways between the two forms."""
+"""Parameters laid end to end and cut into one piece per rank: owners, and conversions between the two forms."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ShardedBucket:
         return piece
 
     def load_shard(self) -> None:
-        """Take the values of this rank's piece from the parameters, whoever changed them."""
+        """Take the values of this rank's piece from the parameters, which other code may have changed."""
         stop = self._first + self.length
         with torch.no_grad():
             for start, parameter in zip(self.starts, self.parameters, strict=True):

@@ -87,7 +87,7 @@ def _forward(pipe: IO[bytes], stream: Any, prefix: Callable[[], str] | None) -> 
     with pipe:
         try:
             prefix_stream(pipe, stream, prefix)
-        except (OSError, ValueError):  # nobody reads any more; the command must not block for that
+        except (OSError, ValueError):  # the stream is closed; the command must not block
             for _ in pipe:
                 pass
 

@@ -1,4 +1,4 @@
-"""The key of a job: whoever has it is part of the job."""
+"""The key of a job. A process that has it is part of the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def make_secret_key() -> bytes:
 
 
 def compute_digest(key: bytes, message: bytes) -> bytes:
-    """What proves that a message is from somebody with the key."""
+    """The proof that the sender of a message has the key."""
     return hmac.digest(key, message, "sha256")
 
 

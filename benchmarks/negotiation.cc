@@ -35,7 +35,7 @@ class World {
     for (int32_t rank = 0; rank < size; rank++) ranks_.push_back(std::make_unique<Negotiator>(size));
   }
 
-  // Every rank submits the requests; everybody reads the plans.
+  // Every rank submits the requests; every rank reads the plans.
   void step(const std::vector<Request>& requests) {
     TimePoint now{};
     for (size_t rank = 0; rank < ranks_.size(); rank++) {

@@ -24,7 +24,7 @@ double now();  // seconds, monotonic
 template <class Body>
 int fork_ranks(int np, Body&& body);
 
-// Whether somebody else starts the ranks, in this host or in several, and tells each which it is: HOROVOD_RANK.
+// Whether another program starts the ranks, on this host or on several, and sets HOROVOD_RANK for each.
 bool launched();
 
 // fork_ranks, or the one rank that this process was launched as.

@@ -6,7 +6,7 @@ to do, in the words of torch_rank.py:
 
 The systems: processes that do not communicate (alone), this project (horovod; horovod 4: in four groups), and
 TensorFlow's own MultiWorkerMirroredStrategy (mirrored). All train the same variables with the same few lines, in one
-tf.function; what differs is who reduces the gradients.
+tf.function; only the reduction of the gradients differs.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Bench:
             kernel = random.standard_normal((width, width), np.float32) * np.sqrt(2 / width, dtype=np.float32)
             self._variables += [tf.Variable(kernel), tf.Variable(tf.zeros(width))]
         momenta = [tf.Variable(tf.zeros_like(each), trainable=False) for each in self._variables]
-        random = np.random.default_rng(1 + RANK)  # everybody has data of their own
+        random = np.random.default_rng(1 + RANK)  # every rank has its own data
         inputs, wanted = (tf.constant(random.standard_normal((BATCH, width), np.float32)) for _ in range(2))
         variables = self._variables
 

@@ -58,13 +58,13 @@ def measure(teams: list[Team], case: Case, rounds: int, seconds: float, samples:
     for team in teams:
         team.tell(f"prepare {case.kind} {case.what}")
     count = calibrate(teams[0], seconds)
-    for team in teams[1:]:  # as many steps for everybody as the first has taken, so that all learn the same
+    for team in teams[1:]:  # as many steps as the first has taken, so that all learn the same
         team.tell(f"run {count}")
     teams[0].tell(f"run {count}")
     learnt: dict[str, list[float]] = {}
     for number in range(rounds):
         shift = number % len(teams)
-        for team in teams[shift:] + teams[:shift]:  # nobody always comes after the same
+        for team in teams[shift:] + teams[:shift]:  # the order changes
             answers = team.tell(f"run {count}")
             samples.add(case, team.system, max(answer["seconds"] for answer in answers) / count)
             learnt[team.system] = [answer["learnt"] for answer in answers]

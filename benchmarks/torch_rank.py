@@ -157,7 +157,7 @@ class Bench:
     def _prepare_training(self, name: str) -> None:
         torch.manual_seed(0)
         model, _ = MODELS[name]()
-        torch.manual_seed(1 + self._system.rank)  # everybody has data of their own
+        torch.manual_seed(1 + self._system.rank)  # every rank has its own data
         _, inputs = MODELS[name]()
         wanted = torch.randn_like(inputs)
         sgd = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)

@@ -103,7 +103,7 @@ class Team:
         return [json.loads(line) for line in lines]
 
     def _watch(self, seconds: float) -> threading.Timer:
-        """Kills the team if nobody cancels it."""
+        """Kills the team unless it is cancelled."""
         timer = threading.Timer(seconds, lambda: [process.kill() for process in self._processes])
         timer.daemon = True
         timer.start()

@@ -62,14 +62,14 @@ def check(case: Case, learnt: dict[str, list[float]]) -> None:
 def measure(teams: list[Team], case: Case, rounds: int, seconds: float, samples: Samples) -> None:
     for team in teams:
         team.tell(f"prepare {case.kind} {case.what}")
-    if case.kind == "train":  # as many steps for everybody, so that all learn the same
+    if case.kind == "train":  # the same number of steps for all, so that all learn the same
         counts = dict.fromkeys([team.system for team in teams], calibrate(teams[0], seconds))
     else:
         counts = {team.system: calibrate(team, seconds) for team in teams}
     learnt: dict[str, list[float]] = {}
     for number in range(rounds + 1):
         shift = number % len(teams)
-        for team in teams[shift:] + teams[:shift]:  # nobody always comes after the same
+        for team in teams[shift:] + teams[:shift]:  # the order changes
             answers = team.tell(f"run {counts[team.system]}")
             slowest = max(answer["seconds"] for answer in answers)
             if number > 0:  # the first round warms up

@@ -100,7 +100,7 @@ sanitized_stage() {  # not among all: programs run many times as long there
       "$bin/python" tests/differential/run.py --programs "${PROGRAMS:-500}" --hang-seconds 300
   done
 }
-under_mpirun() {  # MPI, ranks, who carries the data, command
+under_mpirun() {  # MPI, ranks, what moves the data, command
   echo "-- $1, $2 ranks, data by $3"
   "$bin/python" tests/python/mpi/flavours.py "$@"
 }

@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
       auto context = connect(rank, size);
       bench::Sampler sampler(team, argc, argv);
       for (const Case& c : sampler.cases()) measure_case(sampler, c, context);
-      team.barrier();  // nobody closes a connection that another still uses
+      team.barrier();  // no rank closes a connection that another still uses
     } catch (const std::exception& error) {
       errno = 0;
       bench::fail(error.what());

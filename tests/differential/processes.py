@@ -25,7 +25,7 @@ from program import Job
 from resources import Resources, growth
 
 PR_SET_PDEATHSIG = 1
-STALL_SECONDS = "30"  # the engine then says who waits for whom
+STALL_SECONDS = "30"  # after which the engine reports the missing ranks
 
 
 class JobFailed(AssertionError):

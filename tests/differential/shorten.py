@@ -80,7 +80,7 @@ def _smaller_phases(phase: Phase) -> Iterator[Phase]:
     if phase.repeat > 1:
         yield dataclasses.replace(phase, repeat=1)
     if phase.kind == "join":
-        return  # who takes part in how many belongs together
+        return  # the members and their number belong together
     every = [operation for lane in phase.lanes for operation in lane]
     if len(every) > 2:
         yield from (dataclasses.replace(phase, lanes=((operation,),)) for operation in every)

@@ -4,7 +4,7 @@
         job.wait_until_going(4)
         job.fault("kill", "commit", rank=1)
         job.wait_until_going(4)
-        job.finish()            # AssertionError unless it ended well, nobody is left and all agree
+        job.finish()            # AssertionError unless it ended well, no process is left and all ranks agree
 
 Every wait has a limit; when it is reached the stacks of all workers are in the message.
 """
@@ -107,7 +107,7 @@ class Job:
         return number
 
     def wait_for_fault(self, number: int) -> Event:
-        """Wait until somebody has come to the fault."""
+        """Wait until a worker has reached the fault."""
         return self.wait_for(lambda event: event["event"] == "fault" and event["number"] == number, f"fault {number}")
 
     def wait_until_going(self, size: int, after: float = 0.0) -> float:
@@ -137,7 +137,7 @@ class Job:
         return self.wait_for_end(exit_code)
 
     def wait_for_end(self, exit_code: int | None = 0) -> list[Event]:
-        """Check that the job ends in time, with this exit code, leaves nobody and that all ranks have the same."""
+        """Check that the job ends in time with this exit code, leaves no process, and all ranks have equal results."""
         self.wait_until(lambda: self.process.poll() is not None, "the end of the job")
         self._receive()
         code = self.process.returncode
@@ -152,7 +152,7 @@ class Job:
         assert not wrong, f"{wrong}\n{self.report()}"
         done = [event for event in self.events if event["event"] == "done"]
         if exit_code == 0:
-            assert done, f"nobody came to the end\n{self.report()}"
+            assert done, f"no worker reached the end\n{self.report()}"
         assert len({(event["digest"], event["epoch"]) for event in done}) <= 1, f"{done}\n{self.report()}"
         return done
 

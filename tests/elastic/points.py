@@ -1,6 +1,6 @@
 """What a worker under test shares with its job (job.py): where faults happen, and what it tells about itself.
 
-Worker side. At named points the worker looks for a fault that waits for somebody to come there, claims it and does it
+Worker side. At named points the worker looks for a fault that is set for this point, claims it and does it
 to itself: so a fault is where it is meant to be, without any waiting for the right moment. A fault is a file whose name
 says everything: NUMBER.KIND.POINT.RANK, where RANK may be "any".
 """
@@ -25,7 +25,7 @@ _socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 
 
 def tell(event: str, **values: Any) -> None:
-    """Tell the job what happens here; nobody listens any more once it is over."""
+    """Tell the job what happens here; after the end of the job the message is dropped."""
     message = {"event": event, "pid": os.getpid(), "time": time.monotonic(), **values}
     with contextlib.suppress(OSError):
         _socket.sendto(json.dumps(message).encode(), str(FOLDER / "events"))

@@ -31,7 +31,7 @@ class Adam(torch.optim.Adam):
 
 
 class Own(ObjectState):
-    """Knows the model alone. Commits happen after whole steps, and nobody is killed here: only hosts change."""
+    """Knows the model alone. Commits happen after whole steps, and no worker is killed here: only hosts change."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.model = model

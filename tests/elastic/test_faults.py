@@ -1,5 +1,5 @@
-"""Elastic jobs with faults, on this machine. Each checks that the job ends right, that nobody is left, that all ranks
-agree at the end, and that every sample of every epoch was used exactly once (worker.py)."""
+"""Elastic jobs with faults, on this machine. Each checks that the job ends right, that no process is left, that all
+ranks agree at the end, and that every sample of every epoch was used exactly once (worker.py)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_host_comes_and_another_goes(start: MakeJob) -> None:
 
 
 def test_a_notice_costs_no_step(start: MakeJob) -> None:
-    """SIGTERM: the process leaves after a commit, so nobody goes back."""
+    """SIGTERM: the process leaves after a commit, so no rank is rolled back."""
     job = start(SPARE, 3, *RETRY)
     job.wait_until_going(3)
     job.wait_until_going(3, strike(job, "term", "negotiation", 2))
@@ -115,7 +115,7 @@ def test_a_job_goes_on_after_all_of_it_was_killed(start: MakeJob, tmp_path: Path
     first.wait_until(lambda: path.exists() and durable.read(path)[0].commits >= 50, "fifty commits in the file")
     kept = durable.read(path)[0].commits
     first.process.kill()
-    first.wait_for_end(exit_code=-signal.SIGKILL)  # nobody is left
+    first.wait_for_end(exit_code=-signal.SIGKILL)  # no process is left
     second = start(SPARE, 2, "--min-np", "1", "--max-np", "2", env=env)
     second.wait_until_going(2)
     resumed = [event for event in second.events if event["event"] == "resumed"]

@@ -50,7 +50,7 @@ def order(epoch: int) -> np.ndarray[Any, Any]:
 
 
 def step(state: Training) -> bool:
-    """One step of all ranks; whether somebody was asked to stop."""
+    """One step of all ranks; whether a rank was asked to stop."""
     chunk = order(state.epoch)[state.processed : state.processed + BATCH * hvd.size()]
     used = np.zeros_like(state.account)
     used[chunk[hvd.rank() :: hvd.size()]] = 1

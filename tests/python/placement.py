@@ -46,7 +46,7 @@ def place(hosts: list[int], rank: int) -> dict[str, str]:
 
 
 def _free_port() -> int:
-    """One that the kernel gives to nobody: rank 0 takes it later, and the other ranks ask for ports meanwhile."""
+    """A port that the kernel does not assign: rank 0 binds it later, while other ranks ask for free ports."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.randrange(max(1024, lowest // 2), lowest)

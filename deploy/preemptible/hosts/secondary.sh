@@ -60,7 +60,7 @@ until ssh-keyscan -p "$port" 127.0.0.1 2>/dev/null | grep -q .; do
   sleep 0.1
 done
 
-# First line: for the list of hosts; second: for known_hosts. Renamed into place, so that nobody reads half of it.
+# First line: for the list of hosts; second: for known_hosts. Renamed into place, so that no reader sees half of it.
 {
   echo "$name:$slots"
   echo "[$name]:$port $(cut -d' ' -f1,2 "$own/host_key.pub")"

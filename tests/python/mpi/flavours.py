@@ -110,7 +110,7 @@ FLAVOURS = {name: ALL[name] for name in os.environ.get("FLAVOURS", "openmpi mpic
 
 
 def carried_by(data: str) -> dict[str, str]:
-    """The variables that choose who carries the data: mpi or engine."""
+    """The variables that choose what moves the data: mpi or engine."""
     return {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_CPU_OPERATIONS": "mpi" if data == "mpi" else "gloo"}
 
 

@@ -52,7 +52,7 @@ def start(
     options: tuple[str, ...] = (),
     limit: float = 120,
 ) -> subprocess.Popen[str]:
-    """`data`: who carries it, mpi or engine; None leaves everything to what the body does."""
+    """`data`: what moves it, mpi or engine; None leaves everything to what the body does."""
     source = ranks.PRELUDE.format(limit=limit) + SAY + textwrap.dedent(inspect.getsource(body))
     source += f"\n{body.__name__}(*{args!r})\n"
     environment = flavour.environment() | (carried_by(data) if data else {}) | (env or {})

@@ -42,7 +42,7 @@ def disturb(job: subprocess.Popen[str], number: signal.Signals) -> Job:
         os.kill(pid, number)
         return finish(job)
     finally:
-        if pid and number == signal.SIGSTOP:  # mpirun has killed it, or nobody has
+        if pid and number == signal.SIGSTOP:  # unless mpirun has killed it already
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -51,7 +51,7 @@ def disturb(job: subprocess.Popen[str], number: signal.Signals) -> Job:
 def test_a_killed_rank_ends_the_job(flavour: Flavour, data: str) -> None:
     job = disturb(start(flavour, 3, loop, data=data), signal.SIGKILL)
     assert job.code != 0
-    # An mpirun that is late sees first how the others end, who have said why.
+    # A late mpirun may first see the end of other ranks, which have reported the reason.
     assert "signal 9" in job.report or re.search(r"rank \d \(.* is gone", job.report), job.report
 
 

@@ -103,7 +103,7 @@ def test_many_threads_submit_and_wait() -> None:
 
 
 def test_arrays_live_until_the_operation_is_done() -> None:
-    """Inputs and outputs that nobody else holds; their memory must not be given to others."""
+    """Inputs and outputs without another reference; their memory must not be reused."""
     handles = [hvd.allreduce_async(np.full(100_000, float(i)), name=f"kept.{i}", op=hvd.Max) for i in range(20)]
     others = [np.full(100_000, -1.0) for _ in range(20)]
     for i, handle in enumerate(handles):

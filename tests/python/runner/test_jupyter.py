@@ -58,7 +58,7 @@ class Notebook:
 def notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Notebook]:
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # somebody has chosen, so the launcher says nothing about it
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # set by the user, so the launcher prints no note about it
     each = Notebook()
     yield each
     each.close()

@@ -77,7 +77,7 @@ def test_run_over_all_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_worker_tries_every_address() -> None:
-    """Nobody listens at the first, somebody else may at the second on another host."""
+    """Nothing listens at the first; the second does not resolve."""
     arguments = ["-np", "2"]
     publish = ["127.0.0.9", "no.such.host.invalid", "127.0.0.1"]
     assert call(lambda: 1, arguments, 2, executable=None, listen=["127.0.0.1"], publish=publish) == [1, 1]

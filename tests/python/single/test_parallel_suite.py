@@ -53,4 +53,4 @@ def test_a_failure_on_one_rank_ends_the_others(tmp_path: Path) -> None:
     assert result.returncode != 0
     assert "AssertionError: only here" in result.stdout, everything
     assert "went on" not in result.stdout, everything
-    assert "Timeout" not in everything, everything  # nobody had to wait for the time limit
+    assert "Timeout" not in everything, everything  # no rank had to wait for the time limit

@@ -63,7 +63,7 @@ def use_a_pair_late(start: str, pair_starts: str) -> None:
         with open(pair_starts):
             pass
         say("sum " + failure(lambda: hvd.allreduce(np.ones(3), op=hvd.Sum, name="pair", process_set=pair)))
-    hvd.barrier()  # who ends earlier shuts down
+    hvd.barrier()  # a rank that ends earlier shuts down
 
 
 def test_a_pair_is_connected_although_one_is_stopped_for_longer_than_the_start_may_take(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def leave_something_pending() -> None:
 
 def test_a_process_ends_with_operations_pending() -> None:
     with Ranks(2, leave_something_pending, env=QUIET | {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1"}, limit=200) as ranks:
-        for rank in range(2):  # the report of what nobody will answer: both operations of both ranks are on their way
+        for rank in range(2):  # the stall report: both operations of both ranks are pending
             ranks.wait_for_error(0, f"allreduce alone.{rank}")
             ranks.wait_for_error(0, f"allgather alone.{rank}.eager")
         for rank in range(2):

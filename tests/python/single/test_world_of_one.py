@@ -105,7 +105,7 @@ def test_init_again_after_shutdown_numbers_handles_from_1() -> None:
 
 
 def test_handles_of_the_engine_mean_nothing_in_the_next_world() -> None:
-    """Whoever keeps one too long must not wait for, or release, an operation of another."""
+    """A handle that is kept too long must not wait for, or release, another operation."""
     seen: set[int] = set()
     for _ in range(3):
         hvd.init()

@@ -44,7 +44,7 @@ def compute_job(folder: Path, *options: str) -> Iterator[TfDataServiceConfig]:
     try:
         config = TfDataServiceConfig.read(file, wait_for_file_creation=True)
         yield config
-        allgather_object(hvd.rank(), "data.read")  # everybody has what they wanted
+        allgather_object(hvd.rank(), "data.read")  # all ranks have read their elements
         if job is not None:
             config.compute_client().shutdown()
             output = job.communicate()[0].decode()
@@ -67,8 +67,8 @@ def test_the_service_computes_datasets(tmp_path: Path) -> None:
         squares = [number * number for number in range(20)]
         assert elements(dataset.send_to_data_service(config, hvd.rank(), hvd.size())) == squares
         shared = send_to_data_service(dataset, config, 0, reuse_dataset=True)  # one dispatcher for all
-        everybody = allgather_object(elements(shared), "data.shared")
-        assert sorted(number for part in everybody for number in part) == squares
+        parts = allgather_object(elements(shared), "data.shared")
+        assert sorted(number for part in parts for number in part) == squares
 
 
 def test_dispatchers_on_the_training_side(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_dispatchers_on_the_training_side(tmp_path: Path) -> None:
             assert address.startswith("grpc://")
             service = tf.data.experimental.service.distribute("distributed_epoch", address, job_name="epoch")
             mine = np.concatenate([np.zeros(0, np.int64), *(each.numpy() for each in dataset.apply(service))])
-            everybody = allgather_object(mine.tolist(), "data.epoch")
-        assert sorted(number for part in everybody for number in part) == list(range(20))
+            parts = allgather_object(mine.tolist(), "data.epoch")
+        assert sorted(number for part in parts for number in part) == list(range(20))
 
 
 def test_a_config_survives_its_file(tmp_path: Path) -> None:

@@ -140,8 +140,8 @@ def test_adasum_combines_steps(resource: bool, passes: int) -> None:
     ours = np.array([1, 2]) - sum(gradient(n) for n in range(1, passes + 1))  # parallel steps: their average
     np.testing.assert_allclose(values[0], ours if passes == 1 else mine, rtol=1e-5)
     np.testing.assert_allclose(values[passes - 1], ours, rtol=1e-5)
-    everybody = np.asarray(hvd.allgather(values[-1][None]))
-    np.testing.assert_allclose(everybody, np.broadcast_to(everybody[0], everybody.shape), rtol=1e-6)
+    everywhere = np.asarray(hvd.allgather(values[-1][None]))
+    np.testing.assert_allclose(everywhere, np.broadcast_to(everywhere[0], everywhere.shape), rtol=1e-6)
     assert not np.allclose(values[-1], values[passes - 1])
 
 

@@ -59,7 +59,7 @@ def test_groups(mode: str) -> None:
 
 @every_mode
 def test_alltoall_with_splits(mode: str) -> None:
-    """Rank r sends r + 1 rows to everyone, and keeps a row that belongs to nobody."""
+    """Rank r sends r + 1 rows to everyone, and keeps a row that is not sent."""
 
     def body() -> tuple[tf.Tensor, tf.Tensor]:
         rows = hvd.size() * (hvd.rank() + 1) + 1

@@ -203,7 +203,7 @@ def test_steps_of_adasum_end_with_their_world() -> None:
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     optimizer = hvd.DistributedOptimizer(optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), op=hvd.Adasum)
     model(torch.ones(1, 2)).sum().backward()
-    hvd.barrier()  # nobody shuts down while another rank is inside backward
+    hvd.barrier()  # no rank shuts down while another is inside backward
     hvd.shutdown()
     hvd.init(process_sets="dynamic")
     others = [hvd.allreduce_async(torch.ones(3), name=f"other.{number}") for number in range(5)]

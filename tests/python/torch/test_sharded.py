@@ -104,7 +104,7 @@ class Trainings:
 
 @pytest.mark.usefixtures("places_are_given_back")
 def test_pieces_move_with_the_ranks() -> None:
-    """Nobody reloads the state. Also twice in a row, without a step in between, and where all stay."""
+    """No rank reloads the state. Also twice in a row, without a step in between, and where all stay."""
     both = Trainings()
     both.train(range(2))
     change_places()
@@ -200,7 +200,7 @@ def test_a_state_that_some_ranks_loaded() -> None:
 
 
 def test_the_root_has_no_state_yet() -> None:
-    """Then nobody has: a rank that loaded one forgets it."""
+    """Then no rank has one: a rank that loaded it drops it."""
     both, other = Trainings(), Trainings()
     other.train(range(1))
     if hvd.rank() == 1:

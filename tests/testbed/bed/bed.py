@@ -56,7 +56,7 @@ class Bed:
         return iter(self._machines.values())
 
     def partition(self, one: str, other: str) -> None:
-        """The two lose each other: no packet passes, and nobody is told."""
+        """Drop all packets between the two, without an error on either side."""
         self.drop(one, other)
         self.drop(other, one)
 

@@ -16,7 +16,7 @@ class Namespace:
     """Ends when it is closed or its owner ends, however that happens: the holder reads a pipe of the owner's."""
 
     def __init__(self, kinds: Sequence[str], group: Path, script: str = "", *arguments: str) -> None:
-        """`script` is run inside, as root, before anybody else is there."""
+        """`script` is run inside, as root, before any other process starts there."""
         self.group = group
         group.mkdir(exist_ok=True)
         prepare = ["sh", "-ec", f"{script}\necho ready\nexec cat", "holder", *arguments]

@@ -21,7 +21,7 @@ _numbers = itertools.count(1)
 
 
 def _lock(path: Path, mode: int) -> int | None:
-    """A descriptor that holds the lock, or None when somebody else does."""
+    """A descriptor that holds the lock, or None when another process does."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, mode)
@@ -33,7 +33,7 @@ def _lock(path: Path, mode: int) -> int | None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Nobody else makes or removes beds meanwhile. The directory goes with the last bed."""
+    """No other process makes or removes beds meanwhile. The directory goes with the last bed."""
     while True:
         BEDS.mkdir(mode=0o700, exist_ok=True)
         try:

@@ -74,6 +74,6 @@ def serve(popen: Callable[..., subprocess.Popen[str]]) -> subprocess.Popen[str]:
         if not said[-1]:
             server.wait()
             raise RuntimeError(f"sshd did not start: {''.join(said).strip()}")
-    # What it says later is nobody's business, but it must not block.
+    # Its later output is not used, but it must not block.
     threading.Thread(target=server.stderr.read, name="sshd log", daemon=True).start()
     return server

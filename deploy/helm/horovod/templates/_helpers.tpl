@@ -64,7 +64,7 @@ heritage: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* The GPUs of a worker's limits, whoever makes them; ranks need one each. */}}
+{{/* The GPUs of a worker's limits, of any vendor; ranks need one each. */}}
 {{- define "horovod.slots" -}}
 {{- $slots := .Values.worker.slots -}}
 {{- if kindIs "invalid" $slots -}}

@@ -70,6 +70,8 @@ PAGES = {
     "horovod.keras": PageOfModules(
         ["horovod.keras", "horovod.keras.callbacks", "horovod.keras.elastic"], "tensorflow.md"
     ),
+    "horovod.jax": PageOfModules(["horovod.jax"], "jax.md"),
+    "horovod.jax.elastic": PageOfModules(["horovod.jax.elastic"], "elastic.md"),
     "horovod.numpy": PageOfModules(["horovod.numpy"], "numpy.md"),
     "horovod.common": PageOfModules(
         ["horovod.common.elastic", "horovod.common.exceptions", "horovod.common.process_sets"], "elastic.md"

@@ -7,7 +7,11 @@ from types import ModuleType
 
 from horovod._keras.variables import backend_name
 
-_modules = {"tensorflow": "horovod._keras.on_tensorflow", "torch": "horovod._keras.on_torch"}
+_modules = {
+    "tensorflow": "horovod._keras.on_tensorflow",
+    "torch": "horovod._keras.on_torch",
+    "jax": "horovod._keras.on_jax",
+}
 
 
 def module_for(keras: ModuleType) -> ModuleType:
@@ -15,7 +19,7 @@ def module_for(keras: ModuleType) -> ModuleType:
     name = backend_name(keras)
     if name not in _modules:
         raise RuntimeError(
-            f"Horovod does not work with Keras on {name}: set KERAS_BACKEND=tensorflow or KERAS_BACKEND=torch before "
+            f"Horovod does not work with Keras on {name}: set KERAS_BACKEND=tensorflow, torch or jax before "
             "the first import of keras"
         )
     return importlib.import_module(_modules[name])

@@ -14,6 +14,7 @@ from horovod.common import names
 from horovod.common.names import *  # noqa: F403
 from horovod.jax import functions, verbs
 from horovod.jax.compression import Compression
+from horovod.jax.ending import init, shutdown
 from horovod.jax.errors import raising_horovod_errors
 from horovod.jax.functions import *  # noqa: F403
 from horovod.jax.gradients import grad, value_and_grad
@@ -26,7 +27,7 @@ _LAZY = {
     "DistributedOptimizer": "horovod.jax.optimizer",
     "SyncBatchNorm": "horovod.jax.sync_batch_norm",
 }
-_LAZY_MODULES: set[str] = set()
+_LAZY_MODULES = {"elastic"}
 
 
 def __getattr__(name: str) -> Any:
@@ -54,10 +55,12 @@ __all__ = [
     "cross_rank",
     "cross_size",
     "grad",
+    "init",
     "local_rank",
     "local_size",
     "raising_horovod_errors",
     "rank",
+    "shutdown",
     "size",
     "value_and_grad",
 ]

@@ -2,7 +2,7 @@
 
 After `import horovod.keras as hvd` and `hvd.init()`, wrap the optimizer in `hvd.DistributedOptimizer` before
 `model.compile`, and pass `hvd.callbacks.BroadcastGlobalVariablesCallback(0)` to `model.fit`. With Keras 3 the backend
-may be TensorFlow or PyTorch.
+may be TensorFlow, PyTorch or JAX.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def test_different_rows_in_a_compiled_function_are_refused() -> None:
     if hvd.size() == 1:
         pytest.skip("needs ranks that differ")
     with pytest.raises((ValueError, HorovodInternalError), match="same number of rows"), hvd.raising_horovod_errors():
-        jax.block_until_ready(jax.jit(lambda x: hvd.allgather(x, name="rows"))(jnp.ones((hvd.rank() + 1, 2))))
+        jax.block_until_ready(jax.jit(lambda x: hvd.allgather(x, name="rows"))(jnp.ones((1 + (hvd.rank() == 0), 2))))
     np.testing.assert_allclose(jax.jit(hvd.allreduce)(jnp.ones(3)), 1.0)
 
 

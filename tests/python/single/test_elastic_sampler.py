@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from horovod.torch.elastic import ElasticDataLoader, ElasticSampler, sampler  # noqa: E402
+from horovod.common.elastic import sampler  # noqa: E402
+from horovod.torch.elastic import ElasticDataLoader, ElasticSampler  # noqa: E402
 
 
 class Place:

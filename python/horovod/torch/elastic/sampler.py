@@ -1,19 +1,13 @@
-"""Divides a dataset over the ranks, and over those of a new world what the old one has not processed."""
+"""ElasticSampler as a sampler of PyTorch."""
 
 from __future__ import annotations
 
-import itertools
-import math
-import random
-from collections.abc import Iterator, Sized
-from typing import Any
-
 from torch.utils.data import Sampler
 
-from horovod.torch.mpi_ops import rank, size
+from horovod.common.elastic import sampler
 
 
-class ElasticSampler(Sampler[int]):
+class ElasticSampler(sampler.ElasticSampler, Sampler[int]):
     """Samples of which none is repeated or left out when the world changes within an epoch.
 
     Call `record_batch` after every batch and before the commit, `set_epoch` at the end of every epoch, and hold the
@@ -23,58 +17,6 @@ class ElasticSampler(Sampler[int]):
     world was formed. Without `fill_up` every sample comes exactly once, and some ranks have one sample less; then the
     number of batches may differ too, which ElasticDataLoader takes care of.
     """
-
-    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0, *, fill_up: bool = True) -> None:
-        self.dataset = dataset
-        self.shuffle = shuffle
-        self.seed = seed
-        self.fill_up = fill_up
-        self.epoch = 0
-        self.processed_num = 0
-        self.reset()
-
-    def set_epoch(self, epoch: int) -> None:
-        """Begin an epoch: nothing is processed. At the END of the epoch before, so that a reset repeats nothing."""
-        self.epoch = epoch
-        self.processed_num = 0
-        self.reset()
-
-    def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Note that every rank has processed a batch of this size."""
-        self.processed_num += batch_size * self.num_replicas
-
-    def state_dict(self) -> dict[str, int]:
-        """How far it is."""
-        return {"epoch": self.epoch, "processed_num": self.processed_num}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there, in the present world."""
-        self.epoch = state_dict["epoch"]
-        self.processed_num = state_dict["processed_num"]
-        self.reset()
-
-    def reset(self) -> None:
-        """Divide what is left of the epoch over the ranks of the present world."""
-        self.num_replicas = size()
-        self.rank = rank()
-        self.indices = list(range(len(self.dataset)))
-        if self.shuffle:
-            random.Random(self.seed + self.epoch).shuffle(self.indices)
-        self.processed_indices = set(self.indices[: self.processed_num])
-        self.remaining_indices = self.indices[self.processed_num :]
-        self.num_samples = math.ceil(len(self.remaining_indices) / self.num_replicas)
-        self.total_size = self.num_samples * self.num_replicas
-
-    def __iter__(self) -> Iterator[int]:
-        if not self.fill_up:
-            return iter(self.remaining_indices[self.rank :: self.num_replicas])
-        filled_up = itertools.cycle(self.remaining_indices)
-        return itertools.islice(filled_up, self.rank, self.total_size, self.num_replicas)
-
-    def __len__(self) -> int:
-        if self.fill_up:
-            return self.num_samples
-        return len(range(self.rank, len(self.remaining_indices), self.num_replicas))
 
 
 __all__ = ["ElasticSampler"]

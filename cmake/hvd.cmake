@@ -20,6 +20,20 @@ function(hvd_library folder)
   target_link_libraries(hvd_${name} PUBLIC hvd_flags ${ARG_LINK})
 endfunction()
 
+# The headers that all test files use, precompiled once for all test programs: same compile options as hvd_test.
+function(hvd_test_headers)
+  file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cc" "")
+  add_executable(test_headers EXCLUDE_FROM_ALL "${CMAKE_CURRENT_BINARY_DIR}/test_headers.cc")  # -fPIE, as they are
+  target_link_libraries(test_headers PRIVATE hvd_flags GTest::gtest_main GTest::gmock)
+  target_compile_options(test_headers PRIVATE -O0 -ffp-contract=off)
+  if(HVD_SANITIZE MATCHES undefined)
+    target_compile_options(test_headers PRIVATE -fno-sanitize=undefined)
+  endif()
+  foreach(header IN ITEMS gmock/gmock.h gtest/gtest.h functional map string thread vector)
+    target_precompile_headers(test_headers PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
+  endforeach()
+endfunction()
+
 # A GoogleTest program tests/cpp/<folder>/*.cc; suites.cmake makes ctest's entries of its suites.
 function(hvd_test folder)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
@@ -37,9 +51,8 @@ function(hvd_test folder)
   endif()
   # The objects of the library hold code for a link as a whole, too; a test program does without that.
   target_link_options(test_${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fno-lto>)
-  foreach(header IN ITEMS gmock/gmock.h gtest/gtest.h functional map string thread vector)
-    target_precompile_headers(test_${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
-  endforeach()
+  target_compile_options(test_${name} PRIVATE -ffp-contract=off)  # as the precompiled header, see hvd_test_headers
+  target_precompile_headers(test_${name} REUSE_FROM test_headers)
   set(listed "${CMAKE_CURRENT_BINARY_DIR}/test_${name}_suites.cmake")
   file(GENERATE OUTPUT "${listed}" CONTENT "set(folder \"${folder}\")
 set(program \"$<TARGET_FILE:test_${name}>\")

@@ -1,5 +1,6 @@
 """The wheel as a user gets it: its tag, what is inside, and that it works in an environment of its own."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -16,8 +17,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSION = "1.0.0"
 
 
+# As CMake finds them for the other builds: ccache tells compilers apart by name, and pip's default is g++.
+COMPILERS = {"CC": "cc", "CXX": "c++"}
+
+
 def output(*command: str | pathlib.Path) -> str:
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd="/")
+    environment = {**COMPILERS, **os.environ}
+    result = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd="/", env=environment)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 

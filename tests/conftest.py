@@ -38,6 +38,16 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves cases that are marked `soak` to make soak."""
+    if os.environ.get("TEST_FULL") == "1":
+        return
+    later = [item for item in items if item.get_closest_marker("soak")]
+    if later:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if item not in later]
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
     if report.outcome != "passed" and _outcomes.get(report.nodeid) != "failed":

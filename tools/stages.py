@@ -1,8 +1,10 @@
-"""Runs stages of tools/test.sh in two lanes side by side, and ends with a table of them and of the slowest cases.
+"""Runs stages of tools/test.sh in lanes side by side, and ends with a table of them and of the slowest cases.
 
-One lane compiles and runs the C++ suites, the other runs everything else, which waits more than it works; the lane that
-is done first helps the other from the end. What a stage writes is shown when it has ended, and stays in
-build/test/STAGE.log. A stage that fails does not stop the others; the end names all that failed.
+    tools/stages.py "ctest asan tsan" "hosts launcher" "torch"      one argument is one lane
+
+A lane runs its stages one after the other; one that is done takes over the last stage of the lane that has most left.
+What a stage writes is shown when it has ended, and stays in build/test/STAGE.log. A stage that fails does not stop the
+others; the end names all that failed.
 """
 
 from __future__ import annotations
@@ -22,8 +24,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build/test"
-# The C++ suites and what is compiled for them; every other stage belongs to the other lane.
-COMPILED = ("ctest", "asan", "tsan", "fuzz", "packaging")
 # What tools/test.sh says after ctest, which counts processes of up to 16 cases.
 CASES = re.compile(r"(\d+) cases passed, (\d+) skipped$", re.MULTILINE)
 SLOWEST = 10
@@ -42,6 +42,7 @@ class Result:
 
     stage: str
     seconds: float
+    processor_seconds: float  # of all processes that the stage has waited for
     succeeded: bool
     cases: list[Case] = field(default_factory=list)
     compiled: dict[str, int] = field(default_factory=dict)  # cases of C++ suites by outcome
@@ -60,9 +61,8 @@ class Run:
         self._running: list[subprocess.Popen[bytes]] = []
         self._stopped = False
 
-    def lane(self, own: deque[str], other: deque[str]) -> None:
-        """Runs its own stages from the front, then those that are left of the other lane from the end."""
-        while stage := take(own, other):
+    def lane(self, own: deque[str], all_lanes: list[deque[str]]) -> None:
+        while stage := take(own, all_lanes):
             self.stage(stage)
 
     def stage(self, stage: str) -> None:
@@ -86,9 +86,12 @@ class Run:
                     start_new_session=True,
                 )
                 self._running.append(process)
-            succeeded = process.wait() == 0
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         text = (LOGS / f"{stage}.log").read_text(errors="replace")
-        result = Result(stage, time.monotonic() - began, succeeded, read_cases(reports), count_compiled(text))
+        seconds, processor_seconds = time.monotonic() - began, used.ru_utime + used.ru_stime
+        succeeded = process.returncode == 0
+        result = Result(stage, seconds, processor_seconds, succeeded, read_cases(reports), count_compiled(text))
         with self._mutex:
             self._running.remove(process)
             self.results.append(result)
@@ -105,12 +108,13 @@ class Run:
         print(f"-- {time.monotonic() - self.began:5.0f} s: {text}", flush=True)
 
 
-def take(own: deque[str], other: deque[str]) -> str:
+def take(own: deque[str], lanes: list[deque[str]]) -> str:
     """The next stage, or nothing. Any thread: a deque gives each of its elements once."""
     with contextlib.suppress(IndexError):
         return own.popleft()
-    with contextlib.suppress(IndexError):
-        return other.pop()
+    while longest := max(lanes, key=len):
+        with contextlib.suppress(IndexError):  # another lane may have taken its last stage
+            return longest.pop()
     return ""
 
 
@@ -125,30 +129,30 @@ def count_compiled(log: str) -> dict[str, int]:
 
 
 def table(results: list[Result]) -> str:
-    lines = [f"{'stage':<14}{'cases':>7}{'skipped':>9}{'seconds':>9}"]
+    lines = [f"{'stage':<14}{'cases':>7}{'skipped':>9}{'seconds':>9}{'CPU':>7}"]
     for result in results:
         end = "" if result.succeeded else "  failed"
         cases = result.count("passed") + result.count("failed")
-        lines.append(f"{result.stage:<14}{cases:>7}{result.count('skipped'):>9}{result.seconds:>9.0f}{end}")
+        times = f"{result.seconds:>9.0f}{result.processor_seconds:>7.0f}"
+        lines.append(f"{result.stage:<14}{cases:>7}{result.count('skipped'):>9}{times}{end}")
+    lines.append(f"{'':<30}{sum(result.processor_seconds for result in results):>16.0f}")
     slowest = sorted((case for result in results for case in result.cases), key=lambda case: -case.seconds)
     if slowest:
         lines += ["", "slowest cases"] + [f"{case.seconds:>8.1f} s  {case.name}" for case in slowest[:SLOWEST]]
     return "\n".join(lines)
 
 
-def main(stages: list[str]) -> int:
+def main(lanes: list[deque[str]]) -> int:
     # SIGINT is ignored in the background and SIGHUP under nohup; programs under test would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     run = Run()
-    compiled = deque(stage for stage in stages if stage in COMPILED)
-    rest = deque(stage for stage in stages if stage not in COMPILED)
-    lanes = [threading.Thread(target=run.lane, args=pair) for pair in ((compiled, rest), (rest, compiled))]
+    threads = [threading.Thread(target=run.lane, args=(lane, lanes)) for lane in lanes]
     try:
-        for lane in lanes:
-            lane.start()
-        for lane in lanes:
-            lane.join()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     except KeyboardInterrupt:
         run.stop()
         raise
@@ -163,4 +167,4 @@ def main(stages: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main([deque(lane.split()) for lane in sys.argv[1:]]))

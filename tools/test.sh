@@ -1,28 +1,40 @@
 #!/usr/bin/env bash
-# Runs the test stages, all of them or the named ones, in two lanes side by side (stages.py). The end has a table of them.
-#   tools/test.sh [ctest|asan|tsan|fuzz|packaging|hosts|launcher|elastic|single|runner|testbed|deploy|docs|mpi|keras|tensorflow|torch|jax|parallel|differential]...
+# Runs the test stages, all of them or the named ones, in three lanes side by side (stages.py). The end has a table of them.
+#   tools/test.sh [STAGE]...                                those of make test: the lists below
 #   tools/test.sh mpi5                                      the suites with newer MPIs than Debian's: make soak
 #   tools/test.sh tensorflow215 torch21                     the suites with an older TensorFlow, PyTorch: make soak
 #   tools/test.sh sanitized                                 random programs under the sanitizers: make soak
 #   tools/test.sh aarch64                                   the C++ tests for another processor, emulated: make soak
 #   tools/test.sh images                                    builds the CPU image and trains in it: make soak
 #   tools/test.sh cloud                                     whole deployments, minutes each: make soak
-# Variables: SUITES          folders of tests/cpp to build and run (default: all; under ASan and TSan those with threads,
-#                            memory of their own or parsers that no fuzzer runs; all: every one, everywhere)
-#            RANKS           world sizes of the parallel Python tests (default: 1 2 3 4 8)
+# Variables: SUITES          folders of tests/cpp to build and run (default: all; under ASan and TSan those with threads
+#                            or memory of their own; all: every one, everywhere)
+#            RANKS           world sizes of the parallel Python tests (default: 1 2 3 8; all: 1 2 3 4 8)
 #            FRAMEWORK_RANKS world sizes of the PyTorch, TensorFlow and Keras tests (default: 2, and 3 for those files
 #                            where the number of ranks matters)
-#            HOSTS           worlds of several pretended hosts for them, ranks of each (default: 1,1 2,2 1,2,1)
+#            HOSTS           worlds of several pretended hosts for them, ranks of each (default: 2,2 1,2,1; all: 1,1 2,2 1,2,1)
 #            REPEAT          how often each C++ and parallel test is run (default: 1)
 #            PROGRAMS        random programs of the stages differential (default: 300) and sanitized (500 for each sanitizer)
-#            FUZZ_SECONDS    time for every fuzzer (default: 5)
+#            FUZZ_SECONDS    time for every fuzzer (default: 3)
+#            TEST_FULL       1, as in make soak: also cases marked `soak` in Python, all rounds of long C++ tests
+#                            (test::full), and what is "all" here
+#            WORKERS         processes that share the cases of a stage that mostly waits (default: 3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# The stages of make test, a list for each lane. To add a stage NAME: write a function NAME_stage below and add NAME to a
+# list, longest stages first; a new lane would only help if processors were idle. tools/touched.py finds the stage of a
+# folder by its name. Python packages that it needs belong to TEST_REQUIREMENTS in the Makefile, Debian's to TEST_PACKAGES.
+compile="ctest asan tsan fuzz packaging"
+wait="hosts launcher elastic runner deploy docs testbed"
+compute="single torch tensorflow jax keras mpi parallel differential"
 
 bin=.venv/bin
 jobs=${JOBS:-$(nproc)}
 repeat=${REPEAT:-1}
 pytest=("$bin/python" -m pytest -q)
+# For tests that wait for processes or for silence: some of them side by side.
+shared_pytest=("${pytest[@]}" -n "${WORKERS:-3}" --dist worksteal)
 
 quietly() {  # log file, command: shows the end of the output, or all of it when the command fails
   local log=$1
@@ -36,11 +48,12 @@ quietly() {  # log file, command: shows the end of the output, or all of it when
 
 every=$(find tests/cpp -mindepth 1 -maxdepth 1 -type d -not -name support -printf '%f ')
 [ "${SUITES:-}" = all ] && SUITES=$every
+# Parsers under negotiation, rendezvous and net are fuzzed with ASan and UBSan (stage fuzz).
 threaded="net transport rendezvous collectives engine capi"
 suites_of() {  # preset
   case $1 in
     tsan) set -- "$threaded" ;;
-    asan) set -- "base negotiation $threaded" ;;
+    asan) set -- "base $threaded" ;;
     *) set -- "$every" ;;
   esac
   echo "${SUITES:-$1}"
@@ -57,7 +70,7 @@ cpp() {  # preset, arguments of ctest
   build "$1"
   local names end log=build/$1/Testing/Temporary/LastTest.log
   names="^($(suites_of "$1" | sed -E 's/ +$//; s/ +/|/g'))/"
-  end=$(quietly "build/$1/ctest.log" ctest --preset "$1" -j "$jobs" --repeat "until-fail:$repeat" --no-tests=error \
+  end=$(quietly "build/$1/ctest.log" ctest --preset "$1" -j "$((2 * jobs))" --repeat "until-fail:$repeat" --no-tests=error \
     -R "$names" "${@:2}") || {
     echo "$end"
     return 1
@@ -71,16 +84,16 @@ ctest_stage() { cpp release; }
 asan_stage() { cpp asan; }
 # Not the kernels: they are pure functions, and slow there.
 tsan_stage() { cpp tsan -E 'Kernels|HalfTest'; }
-fuzz_stage() { tests/fuzz/run.sh "${FUZZ_SECONDS:-5}"; }
-single_stage() { "${pytest[@]}" tests/python/single; }
-runner_stage() { "${pytest[@]}" tests/python/runner; }
+fuzz_stage() { tests/fuzz/run.sh "${FUZZ_SECONDS:-3}"; }
+single_stage() { "${shared_pytest[@]}" tests/python/single; }
+runner_stage() { "${shared_pytest[@]}" tests/python/runner; }
 parallel_stage() {
   for ((round = 0; round < repeat; ++round)); do
-    for ranks in ${RANKS:-1 2 3 4 8}; do
+    for ranks in ${RANKS:-1 2 3 ${TEST_FULL:+4} 8}; do
       echo "-- $ranks ranks"
       "$bin/horovodrun" -np "$ranks" "${pytest[@]}" -p no:cacheprovider tests/python/parallel
     done
-    for hosts in ${HOSTS:-1,1 2,2 1,2,1}; do
+    for hosts in ${HOSTS:-${TEST_FULL:+1,1} 2,2 1,2,1}; do
       echo "-- hosts with $hosts ranks"
       "$bin/python" tests/python/placement.py "$hosts" "${pytest[@]}" -p no:cacheprovider tests/python/parallel
     done
@@ -105,16 +118,17 @@ under_mpirun() {  # MPI, ranks, what moves the data, command
   "$bin/python" tests/python/mpi/flavours.py "$@"
 }
 mpi_stage() {
-  "${pytest[@]}" tests/python/mpi
+  "${shared_pytest[@]}" tests/python/mpi
   local suite=("${pytest[@]}" -p no:cacheprovider tests/python/parallel)
   under_mpirun openmpi 2 mpi "${suite[@]}"
   under_mpirun mpich 3 mpi "${suite[@]}"
   under_mpirun openmpi 3 engine "${suite[@]}" -k "basics or grouped or moving or process_sets"
-  under_mpirun mpich 2 engine "${suite[@]}" -k "basics or grouped or moving or process_sets"
+  [ -z "${TEST_FULL:-}" ] || under_mpirun mpich 2 engine "${suite[@]}" -k "basics or grouped or moving or process_sets"
   echo "-- what is too large for one call of MPI"
   HOROVOD_MPI_CHUNK=13 under_mpirun mpich 2 mpi "${suite[@]}" -k "allreduce and sum or grouped or moving"
   HOROVOD_MPI_CHUNK=13 under_mpirun openmpi 3 mpi "${suite[@]}" -k "grouped or moving"
-  for flavour in openmpi mpich; do
+  local flavour
+  for flavour in openmpi ${TEST_FULL:+mpich}; do
     under_mpirun "$flavour" 2 mpi "${pytest[@]}" -p no:cacheprovider tests/python/torch/test_convergence.py
   done
 }
@@ -155,7 +169,10 @@ keras_stage() {
   in_ranks keras
   with_three keras optimizer values
   echo "-- Keras 2 (tf_keras)"
-  TF_USE_LEGACY_KERAS=1 in_ranks keras
+  # What differs most between the two; make soak has all.
+  local chosen=(-k "optimizer or saving or values or full_batch")
+  [ -z "${TEST_FULL:-}" ] || chosen=()
+  TF_USE_LEGACY_KERAS=1 in_ranks keras "${chosen[@]}"
 }
 jax_stage() {
   export JAX_PLATFORMS=cpu
@@ -185,20 +202,29 @@ aarch64_stage() {  # not among all: emulated, it is slow, so once is enough
   quietly build/aarch64/programs.log cmake --build build/aarch64 -j "$jobs" --target horovod_tensorflow horovod_jax horovodrun
   qemu-aarch64-static -L /usr/aarch64-linux-gnu build/aarch64/src/horovodrun -np 2 echo works
 }
-launcher_stage() { "${pytest[@]}" tests/launcher; }
-elastic_stage() { "${pytest[@]}" tests/elastic; }  # jobs with faults
-packaging_stage() { "${pytest[@]}" tests/packaging; }
+launcher_stage() { "${shared_pytest[@]}" tests/launcher; }
+elastic_stage() { "${shared_pytest[@]}" tests/elastic; }  # jobs with faults
+packaging_stage() { "${pytest[@]}" -o faulthandler_timeout=3000 tests/packaging; }  # compiles, if ccache is empty
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
-docs_stage() { "${pytest[@]}" tests/docs; }        # the site, and the commands on its pages
+docs_stage() { "${shared_pytest[@]}" tests/docs; } # the site, and the commands on its pages
 cloud_stage() { "${pytest[@]}" -o faulthandler_timeout=3000 tests/cloud; }
-hosts_stage() { "${pytest[@]}" tests/hosts; }      # what a world on them survives
-deploy_stage() { "${pytest[@]}" tests/deploy; }    # what can be known of deployments in seconds
+hosts_stage() { "${shared_pytest[@]}" --dist loadfile tests/hosts; }  # what a world on them survives: one for a file
+deploy_stage() { "${shared_pytest[@]}" tests/deploy; } # what can be known of deployments in seconds
 images_stage() { "${pytest[@]}" -o faulthandler_timeout=3600 tests/images; }
 
 if [ "${1:-}" = --alone ]; then  # what stages.py calls
   "${2}_stage"
   exit
 fi
-[ $# -gt 0 ] || set -- ctest asan tsan fuzz packaging \
-  hosts launcher elastic single runner testbed deploy docs mpi keras tensorflow torch jax parallel differential
-exec "$bin/python" tools/stages.py "$@"
+in_lane() {  # list of a lane: those of the wanted stages that are in it, in its order
+  local stage
+  for stage in $1; do
+    [[ " $wanted " != *" $stage "* ]] || echo "$stage"
+  done
+}
+wanted="${*:-$compile $wait $compute}"
+others=""  # those of make soak
+for stage in $wanted; do
+  [[ " $compile $wait $compute " == *" $stage "* ]] || others+="$stage "
+done
+exec "$bin/python" tools/stages.py "$(in_lane "$compile")" "$(in_lane "$wait")" "$(in_lane "$compute") $others"

@@ -2,16 +2,24 @@
 
 Changed is what is not committed, and the commits since main; on main itself, the last commit. Prints two lines: the
 stages, and the folders of tests/cpp.
+
+A folder that RULES does not name is tested by the stage and the C++ suite of its name, if tools/test.sh and tests/cpp
+have them: python/horovod/jax/ and tests/python/jax/ by the stage jax, src/store/ by the suite store and those of CORE.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
 
 # The first rule whose beginning fits a path says what tests it: stages, and C++ suites of the folder and of its users.
 CORE = ("engine", "capi")
-RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+Rules = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
+RULES: Rules = (
     ("src/base/", ("ctest",), ("base", "model", "net", *CORE)),
     ("src/model/", ("ctest", "differential"), ("model", "negotiation", *CORE)),
     ("src/negotiation/", ("ctest", "differential"), ("negotiation", *CORE)),
@@ -32,20 +40,33 @@ RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("python/horovod/_keras/", ("keras",), ()),
     ("python/horovod/keras/", ("keras",), ()),
     ("python/horovod/runner/", ("runner",), ()),
-    ("python/horovod/", ("differential", "runner"), ()),
-    ("tests/python/parallel/", ("parallel",), ()),
-    *((f"tests/python/{name}/", (name,), ()) for name in ("single", "runner", "mpi", "torch", "tensorflow", "keras")),
-    *(
-        (f"tests/{name}/", (name,), ())
-        for name in ("launcher", "elastic", "testbed", "hosts", "deploy", "docs", "differential", "fuzz", "packaging")
-    ),
-    ("deploy/", ("deploy",), ()),
     ("examples/", ("docs",), ()),
     ("docs/", ("docs",), ()),
     ("README.md", ("docs",), ()),
     ("mkdocs.yml", ("docs",), ()),
     ("pyproject.toml", ("packaging",), ()),
 )
+
+
+# For what has neither a rule nor a stage of its name.
+REST: Rules = (
+    ("python/horovod/", ("differential", "runner"), ()),
+    ("src/", ("ctest", "differential"), CORE),
+)
+NAMED = re.compile(r"(?:tests/python|tests|python/horovod|src/adapters|src/backends|src|(?=deploy/))/?([a-z0-9_]+)/")
+
+
+def stages_of_test_sh() -> set[str]:
+    return set(re.findall(r"(?m)^(\w+)_stage\(\)", (ROOT / "tools/test.sh").read_text()))
+
+
+def named(path: str) -> tuple[set[str], set[str]]:
+    """The stage and the suite that have the name of the folder."""
+    found = NAMED.match(path)
+    folder = {found[1]} if found else set()
+    stages = folder & stages_of_test_sh() - {"ctest"}
+    suites = folder if path.startswith("src/") and (ROOT / "tests/cpp" / "".join(folder)).is_dir() else set()
+    return stages, suites
 
 
 def git(*words: str) -> str:
@@ -60,17 +81,27 @@ def changed() -> list[str]:
     return tracked + git("ls-files", "--others", "--exclude-standard").splitlines()
 
 
+def apply(rules: Rules, path: str, stages: dict[str, None], suites: dict[str, None]) -> bool:
+    for start, its_stages, its_suites in rules:
+        if path.startswith(start):
+            stages |= dict.fromkeys(its_stages)
+            suites |= dict.fromkeys(its_suites)
+            return True
+    return False
+
+
 def choose(paths: list[str]) -> tuple[list[str], list[str]]:
     stages: dict[str, None] = {}
     suites: dict[str, None] = {}
     for path in paths:
         if path.startswith("tests/cpp/") and path.count("/") > 2:
             stages["ctest"] = suites[path.split("/")[2]] = None
-        for start, its_stages, its_suites in RULES:
-            if path.startswith(start):
-                stages |= dict.fromkeys(its_stages)
-                suites |= dict.fromkeys(its_suites)
-                break
+        if not apply(RULES, path, stages, suites):
+            own_stages, own_suites = named(path)
+            stages |= dict.fromkeys(sorted(own_stages))
+            suites |= dict.fromkeys(sorted(own_suites))
+            if not own_stages:
+                apply(REST, path, stages, suites)
     return list(stages), [suite for suite in suites if suite != "support"]
 
 

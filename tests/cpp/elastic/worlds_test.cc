@@ -3,18 +3,19 @@
 #include <random>
 
 #include "elastic/small_world.h"
+#include "support/effort.h"
 
 namespace hvd::elastic {
 namespace {
 
 // Sanitizers make everything ten times slower.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kFewerMoves = 2;
-constexpr uint64_t kEvents = 5'000;
+constexpr bool kSanitized = true;
 #else
-constexpr int kFewerMoves = 0;
-constexpr uint64_t kEvents = 150'000;
+constexpr bool kSanitized = false;
 #endif
+int fewer_moves() { return kSanitized ? 2 : test::full() ? 0 : 1; }
+uint64_t least_events() { return kSanitized ? 5'000 : test::full() ? 150'000 : 30'000; }
 
 std::string text_of_path(const std::vector<Move>& path) {
   std::vector<std::string> texts;
@@ -58,7 +59,7 @@ struct Small {
   const char* name;
   Settings settings;
   std::vector<int> slots;
-  int depth;  // less under a sanitizer
+  int depth;  // of make soak
 };
 void PrintTo(const Small& small, std::ostream* out) { *out << small.name; }
 
@@ -68,7 +69,7 @@ TEST_P(EverySchedule, FromNothing) {
   const Small& small = GetParam();
   SmallWorld world(small.settings, small.slots);
   Explorer explorer;
-  EXPECT_TRUE(explorer.explore(world, small.depth - kFewerMoves));
+  EXPECT_TRUE(explorer.explore(world, small.depth - fewer_moves()));
   RecordProperty("worlds", std::to_string(explorer.worlds()));
 }
 
@@ -80,7 +81,7 @@ TEST_P(EverySchedule, FromAWorldAtWork) {
   ASSERT_EQ(world.check_calm(), "");
   ASSERT_EQ(world.driver().generation(), Generation{1});
   Explorer explorer;
-  EXPECT_TRUE(explorer.explore(world, small.depth - 1 - kFewerMoves));
+  EXPECT_TRUE(explorer.explore(world, small.depth - 1 - fewer_moves()));
   RecordProperty("worlds", std::to_string(explorer.worlds()));
 }
 
@@ -188,7 +189,7 @@ class RandomSchedules : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(RandomSchedules, BreakNoRuleAndComeToAnEnd) {
   uint64_t events = 0, generations = 0;
-  for (uint32_t seed = GetParam(); events < kEvents; seed += 1000) {
+  for (uint32_t seed = GetParam(); events < least_events(); seed += 1000) {
     RandomWorld random(seed);
     std::string complaint = random.run(300);
     ASSERT_EQ(complaint, "") << "seed " << seed << " after: " << random.path()

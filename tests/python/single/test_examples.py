@@ -51,8 +51,10 @@ def test_mnist_learns_the_digits(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [["--fp16-allreduce", "--gradient-predivide-factor", "2.0"], ["--use-adasum"]],
-    ids=["float16", "adasum"],
+    [
+        pytest.param(["--fp16-allreduce", "--gradient-predivide-factor", "2.0"], id="float16"),
+        pytest.param(["--use-adasum"], id="adasum", marks=pytest.mark.soak),
+    ],
 )
 def test_mnist_learns_with_other_reductions(run: Run, options: list[str]) -> None:
     lines = run("pytorch_mnist.py", "--epochs", "4", "--lr", "0.1", "--momentum", "0.9", *options)

@@ -43,7 +43,9 @@ def test_own_training_loop(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "saved" / "ckpt-1.index").exists()
 
 
-@pytest.mark.parametrize("legacy", ["0", "1"], ids=["Keras 3", "Keras 2"])
+@pytest.mark.parametrize(
+    "legacy", [pytest.param("0", id="Keras 3"), pytest.param("1", id="Keras 2", marks=pytest.mark.soak)]
+)
 def test_model_fit(run: Run, tmp_path: Path, legacy: str) -> None:
     options = ["--epochs", "4", "--checkpoint-dir", str(tmp_path)]
     lines = run("tensorflow2_keras_mnist.py", *options, TF_USE_LEGACY_KERAS=legacy)
@@ -52,7 +54,7 @@ def test_model_fit(run: Run, tmp_path: Path, legacy: str) -> None:
     assert {path.name for path in tmp_path.glob("*.keras")} == {f"checkpoint-{epoch}.keras" for epoch in (1, 2, 3, 4)}
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "torch"])
+@pytest.mark.parametrize("backend", ["tensorflow", pytest.param("torch", marks=pytest.mark.soak)])
 def test_keras_on_a_backend(run: Run, backend: str) -> None:
     assert accuracy(run("keras_mnist.py", "--epochs", "5", KERAS_BACKEND=backend)) > 80
 
@@ -94,7 +96,7 @@ def test_synthetic_benchmark_prints_the_lines_that_scripts_parse(run: Run) -> No
     ("example", "options"),
     [
         ("tensorflow2_mnist_elastic.py", ["--steps", "100"]),
-        ("tensorflow2_keras_mnist_elastic.py", ["--epochs", "4"]),
+        pytest.param("tensorflow2_keras_mnist_elastic.py", ["--epochs", "4"], marks=pytest.mark.soak),
         ("keras_mnist_elastic.py", ["--epochs", "4"]),
     ],
 )

@@ -33,8 +33,10 @@ bin=.venv/bin
 jobs=${JOBS:-$(nproc)}
 repeat=${REPEAT:-1}
 pytest=("$bin/python" -m pytest -q)
-# For tests that wait for processes or for silence: some of them side by side.
-shared_pytest=("${pytest[@]}" -n "${WORKERS:-3}" --dist worksteal)
+# For tests that wait for processes or for silence: some of them side by side, if pytest-xdist is installed (make test).
+shared_pytest=("${pytest[@]}")
+[ -z "$("$bin/python" -c 'import importlib.util as i; print(i.find_spec("xdist") or "")')" ] ||
+  shared_pytest+=(-n "${WORKERS:-3}" --dist worksteal)
 
 quietly() {  # log file, command: shows the end of the output, or all of it when the command fails
   local log=$1
@@ -208,7 +210,7 @@ packaging_stage() { "${pytest[@]}" -o faulthandler_timeout=3000 tests/packaging;
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
 docs_stage() { "${shared_pytest[@]}" tests/docs; } # the site, and the commands on its pages
 cloud_stage() { "${pytest[@]}" -o faulthandler_timeout=3000 tests/cloud; }
-hosts_stage() { "${shared_pytest[@]}" --dist loadfile tests/hosts; }  # what a world on them survives: one for a file
+hosts_stage() { "${shared_pytest[@]/worksteal/loadfile}" tests/hosts; }  # what a world on them survives: one for a file
 deploy_stage() { "${shared_pytest[@]}" tests/deploy; } # what can be known of deployments in seconds
 images_stage() { "${pytest[@]}" -o faulthandler_timeout=3600 tests/images; }
 

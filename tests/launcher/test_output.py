@@ -175,7 +175,7 @@ LINES = 'while [ ! -e {end} ]; do echo "line $((number += 1))"; sleep 0.02; done
 
 
 def lines_of_both(process, count):
-    """Reads the launcher's stdout until both ranks have written so many lines; what rank 0 wrote."""
+    """Reads the launcher's unbuffered stdout until both ranks have written so many lines; what rank 0 wrote."""
     seen = {b"0": [], b"1": []}
     while min(map(len, seen.values())) < count:
         line = process.stdout.readline()
@@ -191,7 +191,7 @@ def test_a_file_that_hangs_holds_up_no_worker_and_loses_nothing(horovodrun, host
     os.mkfifo(pipe)
     command = [horovodrun, "-np", "2", "-H", "localhost:1,a:1", "--output-filename", str(tmp_path / "out")]
     with Child(
-        [*command, "sh", "-c", LINES.format(end=end)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*command, "sh", "-c", LINES.format(end=end)], bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         shown = lines_of_both(process, 30)
         end.touch()
@@ -210,7 +210,7 @@ def test_output_that_a_file_never_takes_is_counted_when_the_user_stops_the_job(h
     os.mkfifo(tmp_path / "out/rank.0/stdout")
     command = [horovodrun, "-np", "2", "-H", "localhost:1,a:1", "--output-filename", str(tmp_path / "out")]
     command += ["sh", "-c", LINES.format(end=tmp_path / "end")]
-    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with Child(command, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         lines_of_both(process, 5)
         process.terminate()
         _, err = process.communicate(timeout=DEADLINE)

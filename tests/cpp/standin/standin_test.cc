@@ -1,4 +1,5 @@
-// The stand-in for CUDA and NCCL finds every planted bug on every schedule, and no fault in correct programs.
+// The stand-in for CUDA and NCCL finds every planted bug on every schedule, and
+// no fault in correct programs.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -69,7 +70,7 @@ TEST_P(PlantedBug, IsCaughtOnEverySchedule) {
     bool aborted = false;
     for (const auto& outcome : outcomes)
       aborted = aborted || (WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
-    EXPECT_TRUE(aborted || GetParam().name == "sticky_error") << output;
+    EXPECT_TRUE(aborted) << output;
   }
 }
 INSTANTIATE_TEST_SUITE_P(, PlantedBug, testing::ValuesIn(chosen(false)), name_of);
@@ -100,5 +101,21 @@ TEST_P(RandomPrograms, PassWithAllWaitsAndAreCaughtWithoutOne) {
 }
 INSTANTIATE_TEST_SUITE_P(, RandomPrograms, testing::Values("eager", "lazy", "random"),
                          [](const auto& one) { return one.param; });
+
+TEST(Probes, HoldOnTheStandIn) {
+  const auto outcome = ranks::run(1, {GPU_PROBES}, {{"LD_LIBRARY_PATH", STANDIN_FOLDERS}}).at(0);
+  EXPECT_TRUE(outcome.exited_with(0)) << outcome.output;
+}
+
+TEST(Violations, EndTheProcessAtExitIfAsked) {
+  const auto outcome = run("sticky_error", 1, {{"HVD_STANDIN_VIOLATION", "exit"}}).at(0);
+  EXPECT_TRUE(outcome.exited_with(86)) << outcome.output;
+}
+
+TEST(CountingMode, CountsAndChecksNothing) {
+  const auto outcome = run("missing_wait_for_input", 1, {{"HVD_STANDIN_MODE", "count"}}).at(0);
+  EXPECT_TRUE(outcome.exited_with(0)) << outcome.output;
+  EXPECT_TRUE(run("counts", 1, {{"HVD_STANDIN_MODE", "count"}}).at(0).exited_with(0));
+}
 
 }  // namespace

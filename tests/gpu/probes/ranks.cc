@@ -110,7 +110,8 @@ std::vector<Outcome> run(int ranks, const std::vector<std::string>& command,
     readers.emplace_back([&, i] {
       outcomes[i].output = read_to_end(outputs[i].reads);
       siginfo_t ended{};
-      ::waitid(P_PID, static_cast<id_t>(pids[i]), &ended, WEXITED | WNOWAIT);  // its id stays taken
+      ::waitid(P_PID, static_cast<id_t>(pids[i]), &ended,
+               WEXITED | WNOWAIT);  // its id stays taken
       if (ended.si_code == CLD_EXITED || ended.si_status != SIGABRT) return;
       for (pid_t other : pids) ::kill(other, SIGKILL);
     });

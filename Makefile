@@ -51,6 +51,14 @@ $(STAMPS)/%: requirements/%.txt requirements/runtime.txt $(STAMPS)/venv
 	@.venv-tf215/bin/pip install -q -r $<
 	@touch $@
 
+# MXNet, likewise: it needs an older numpy.
+.venv-mxnet/stamp: requirements/mxnet.txt | packages-build
+	@echo "creating .venv-mxnet"
+	@$(PYTHON) -m venv --clear .venv-mxnet
+	@echo "$(CURDIR)/python" > "$$(.venv-mxnet/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/horovod-in-place.pth"
+	@.venv-mxnet/bin/pip install -q -r $<
+	@touch $@
+
 # The oldest PyTorch, likewise.
 .venv-torch21/stamp: requirements/torch21.txt tools/stub_cuda.py | packages-build
 	@echo "creating .venv-torch21"
@@ -82,7 +90,7 @@ build/%/build.ninja: CMakePresets.json | packages-build
 
 .PHONY: library
 library: build/release/build.ninja $(STAMPS)/runtime
-	@cmake --build build/release -j $(JOBS) --target horovod horovod_tensorflow horovod_jax horovodrun
+	@cmake --build build/release -j $(JOBS) --target horovod horovod_tensorflow horovod_jax horovod_mxnet horovodrun
 	@cmake --install build/release --prefix python/horovod --component runtime | { grep Installing || true; }
 
 $(BIN)/horovodrun: | $(STAMPS)/venv
@@ -128,7 +136,7 @@ requirements-test: $(STAMPS)/runtime
 	  touch "$${new[@]/#/$(STAMPS)/}"; \
 	fi
 	@$(MAKE) $(STAMPS)/tensorflow
-	@$(MAKE) .venv-cloud/stamp
+	@$(MAKE) .venv-cloud/stamp .venv-mxnet/stamp
 
 .PHONY: check
 check: all packages-testbed $(STAMPS)/test ## Run the tests of what has changed
@@ -171,4 +179,4 @@ lint: all packages-lint $(STAMPS)/lint $(STAMPS)/test $(STAMPS)/torch $(STAMPS)/
 
 .PHONY: clean
 clean: ## Remove everything that was built, also .venv and its like
-	rm -rf build dist .venv .venv-tf215 .venv-torch21 .venv-cloud $(dir $(MPIS)) python/horovod/lib python/horovod/bin
+	rm -rf build dist .venv .venv-tf215 .venv-torch21 .venv-mxnet .venv-cloud $(dir $(MPIS)) python/horovod/lib python/horovod/bin

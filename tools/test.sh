@@ -27,7 +27,7 @@ cd "$(dirname "$0")/.."
 # folder by its name. Python packages that it needs belong to TEST_REQUIREMENTS in the Makefile, Debian's to TEST_PACKAGES.
 compile="ctest asan tsan fuzz packaging"
 wait="hosts launcher elastic runner deploy docs testbed"
-compute="single torch tensorflow jax keras mpi parallel differential"
+compute="single torch tensorflow jax mxnet keras mpi parallel differential"
 
 bin=.venv/bin
 jobs=${JOBS:-$(nproc)}
@@ -187,6 +187,13 @@ tensorflow215_stage() {  # not among all: make soak makes its environment and as
   local pytest=(.venv-tf215/bin/python -m pytest -q) FRAMEWORK_RANKS=2
   in_ranks tensorflow
   in_ranks keras
+}
+mxnet_stage() {
+  local pytest=(.venv-mxnet/bin/python -m pytest -q --disable-warnings)
+  in_ranks mxnet
+  with_three mxnet verbs errors training
+  echo "-- jobs"
+  "${pytest[@]}" -p no:cacheprovider tests/python/mxnet_jobs
 }
 torch21_stage() {  # likewise. Other tests use what came with later versions of PyTorch, or Lightning.
   # compiled_verbs comes last: torch.compile of 2.1 takes the hooks off all optimizers' steps for good

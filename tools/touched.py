@@ -37,6 +37,7 @@ RULES: Rules = (
     ("include/", ("ctest", "single"), ("capi",)),
     ("python/horovod/torch/", ("torch",), ()),
     ("python/horovod/tensorflow/", ("tensorflow",), ()),
+    ("tests/python/mxnet_jobs/", ("mxnet",), ()),
     ("python/horovod/_keras/", ("keras",), ()),
     ("python/horovod/keras/", ("keras",), ()),
     ("python/horovod/runner/", ("runner",), ()),

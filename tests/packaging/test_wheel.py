@@ -57,7 +57,12 @@ def test_one_wheel_serves_every_python(wheel: pathlib.Path) -> None:
 def test_contents(wheel: pathlib.Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {"horovod/__init__.py", "horovod/lib/libhorovod.so", "horovod/lib/libhorovod_tensorflow.so"} <= names
+    assert {
+        "horovod/__init__.py",
+        "horovod/lib/libhorovod.so",
+        "horovod/lib/libhorovod_tensorflow.so",
+        "horovod/lib/libhorovod_mxnet.so",
+    } <= names
     assert {"horovod/lib/mpi/hvd_mpi_shim.c", "horovod/lib/mpi/hvd_mpi_shim.h"} <= names
     assert f"horovod-{VERSION}.data/scripts/horovodrun" in names
     assert f"horovod-{VERSION}.dist-info/licenses/LICENSE" in names
@@ -122,7 +127,7 @@ def test_extras(wheel: pathlib.Path) -> None:
         check_extras(archive.read(f"horovod-{VERSION}.dist-info/METADATA").decode())
 
 
-@pytest.mark.parametrize("name", ["libhorovod", "libhorovod_tensorflow"])
+@pytest.mark.parametrize("name", ["libhorovod", "libhorovod_tensorflow", "libhorovod_mxnet"])
 def test_library_needs_libc_alone_and_exports_the_abi_alone(environment: pathlib.Path, name: str) -> None:
     (library,) = environment.glob(f"lib/python*/site-packages/horovod/lib/{name}.so")
     needed = re.findall(r"^\s*(\S+?)\.so", output("ldd", library), re.MULTILINE)

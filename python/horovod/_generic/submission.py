@@ -82,15 +82,15 @@ class Submission(Generic[T]):
         if name is not None and not isinstance(name, str):
             raise TypeError(f"the name of an operation is a str, not {type(name).__name__}: {name!r}")
         number = handles.next_number()
-        full_name = f"{verb}.noname.{number}" if name is None else f"{verb}.{name}"
-        count = len(sources)
+        full_name = self._full_name(verb, f"noname.{number}" if name is None else name)
+        names = self._member_names(full_name, len(sources)) if grouped else [full_name]
         if grouped:
             _check_group(full_name, sources)
         op, prescale_factor, postscale_factor = reduction
         requests = [
             operations.make_request(
                 kind,
-                f"{full_name}_{i + 1}of{count}" if grouped else full_name,
+                names[i],
                 source,
                 None if targets is None else targets[i],
                 op,
@@ -103,6 +103,14 @@ class Submission(Generic[T]):
             for i, source in enumerate(sources)
         ]
         return number, self._start(requests, wait_follows, sources, targets, result)
+
+    def _full_name(self, verb: str, name: str) -> str:
+        """The operation's name on the wire. Overridden where a framework has other names."""
+        return f"{verb}.{name}"
+
+    def _member_names(self, full_name: str, count: int) -> list[str]:
+        """The names of a group's members."""
+        return [f"{full_name}_{i + 1}of{count}" for i in range(count)]
 
     def _start(
         self,

@@ -223,7 +223,13 @@ def _publish_place() -> None:
     os.environ["HOROVOD_CROSS_SIZE"] = str(place.cross_size())
 
 
+_before_end: list[Callable[[], None]] = []
 _after_end: list[Callable[[], None]] = []
+
+
+def before_end(call: Callable[[], None]) -> None:
+    """Call this when the program ends by itself, before the shutdown that belongs to it."""
+    _before_end.append(call)
 
 
 def after_end(call: Callable[[], None]) -> None:
@@ -238,6 +244,9 @@ def _shut_down_at_exit() -> None:
 
 def _end() -> None:
     endings.report()
+    if endings.uncaught() is None and HorovodBasics().is_initialized():
+        for call in _before_end:
+            call()
     HorovodBasics().shutdown()
     endings.let_the_cause_end_first()
     for call in _after_end:

@@ -160,6 +160,7 @@ bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS
 	@$(BIN)/python benchmarks/torch_train.py
 	@$(BIN)/python benchmarks/elastic.py
 	@$(BIN)/python benchmarks/tensorflow_train.py
+	@$(BIN)/python benchmarks/jax_train.py
 
 .PHONY: docs
 docs: packages-build $(STAMPS)/docs ## Build the documentation into build/docs

@@ -30,13 +30,13 @@ int usage_error(const hvd::Status& status) {
 
 // How a launcher starts an agent (ssh.cc): --agent - [INVITATION]
 int start_agent(const std::vector<std::string>& arguments) {
-  std::optional<hvd::Invitation> invitation;
+  std::optional<hvd::launcher::Invitation> invitation;
   if (arguments.size() > 2) {
-    auto parsed = hvd::parse_invitation(arguments[2]);
+    auto parsed = hvd::launcher::parse_invitation(arguments[2]);
     if (!parsed.ok()) return usage_error(parsed.status());
     invitation = std::move(*parsed);
   }
-  return hvd::run_guarded("agent", [&] { return hvd::run_started_agent(invitation); });
+  return hvd::launcher::run_guarded("agent", [&] { return hvd::launcher::run_started_agent(invitation); });
 }
 
 // A descriptor that is opened later must not be taken for one of the three.
@@ -45,35 +45,36 @@ void open_standard_streams() {
     if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
 }
 
-int show_build(const char* program, const hvd::Options& options) {
-  hvd::BuildReport report = hvd::check_build(program, options.json, options.verbose);
+int show_build(const char* program, const hvd::launcher::Options& options) {
+  hvd::launcher::BuildReport report = hvd::launcher::check_build(program, options.json, options.verbose);
   fmt::print("{}", report.text);
   if (!report.note.empty()) fmt::print(stderr, "horovodrun: {}\n", report.note);
   return 0;
 }
 
-int show_job(const hvd::Options& options, const std::vector<hvd::Slot>& slots, const hvd::LauncherChoice& choice,
-             const char* program) {
+int show_job(const hvd::launcher::Options& options, const std::vector<hvd::launcher::Slot>& slots,
+             const hvd::launcher::LauncherChoice& choice, const char* program) {
   auto job = choice.is_built_in() ? hvd::Result<std::string>(options.help)
-                                  : hvd::describe_mpi_job(options, slots, choice, program, options.help);
+                                  : hvd::launcher::describe_mpi_job(options, slots, choice, program, options.help);
   if (!job.ok()) return usage_error(job.status());
   fmt::print("{}", *job);
   return 0;
 }
 
-int start_job(const hvd::Options& options, const char* program) {
-  std::vector<hvd::Slot> slots;
-  if (!options.agents && !hvd::is_elastic(options)) {  // else the hosts are those that come
-    auto assigned = hvd::assign(options.hosts, options.num_proc);
+int start_job(const hvd::launcher::Options& options, const char* program) {
+  std::vector<hvd::launcher::Slot> slots;
+  if (!options.agents && !hvd::launcher::is_elastic(options)) {  // else the hosts are those that come
+    auto assigned = hvd::launcher::assign(options.hosts, options.num_proc);
     if (!assigned.ok()) return usage_error(assigned.status());
     slots = std::move(*assigned);
   }
-  auto choice = hvd::choose_launcher(options, [](const char* name) -> const char* { return std::getenv(name); });
+  auto choice =
+      hvd::launcher::choose_launcher(options, [](const char* name) -> const char* { return std::getenv(name); });
   if (!choice.ok()) return usage_error(choice.status());
   for (const std::string& warning : choice->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
-  if (options.action == hvd::Options::Action::dry_run) return show_job(options, slots, *choice, program);
-  if (!choice->is_built_in()) return hvd::run_mpi_job(options, slots, *choice, program);
-  return hvd::run_guarded("launcher", [&] { return hvd::run_job(options, slots); });
+  if (options.action == hvd::launcher::Options::Action::dry_run) return show_job(options, slots, *choice, program);
+  if (!choice->is_built_in()) return hvd::launcher::run_mpi_job(options, slots, *choice, program);
+  return hvd::launcher::run_guarded("launcher", [&] { return hvd::launcher::run_job(options, slots); });
 }
 
 }  // namespace
@@ -82,20 +83,22 @@ int main(int argc, char** argv) {
   open_standard_streams();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() >= 2 && arguments[0] == "--agent" && arguments[1] == "-") return start_agent(arguments);
-  if (arguments.size() == 2 && arguments[0] == hvd::kProbeOption) return hvd::run_probe(arguments[1]);
-  auto options = hvd::parse_options(arguments);
+  if (arguments.size() == 2 && arguments[0] == hvd::launcher::kProbeOption)
+    return hvd::launcher::run_probe(arguments[1]);
+  auto options = hvd::launcher::parse_options(arguments);
   if (!options.ok()) return usage_error(options.status());
   for (const std::string& warning : options->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
   switch (options->action) {
-    case hvd::Options::Action::show_help: fmt::print("{}", options->help); return 0;
-    case hvd::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
-    case hvd::Options::Action::check_build: return show_build(argv[0], *options);
-    case hvd::Options::Action::build_mpi: return hvd::build_mpi(argv[0]);
-    case hvd::Options::Action::agent: return hvd::run_guarded("agent", [&] { return hvd::run_agent(*options); });
-    case hvd::Options::Action::doctor:
-      return hvd::run_guarded("doctor", [&] { return hvd::run_doctor(*options, argv[0]); });
-    case hvd::Options::Action::dry_run:
-    case hvd::Options::Action::run: break;
+    case hvd::launcher::Options::Action::show_help: fmt::print("{}", options->help); return 0;
+    case hvd::launcher::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
+    case hvd::launcher::Options::Action::check_build: return show_build(argv[0], *options);
+    case hvd::launcher::Options::Action::build_mpi: return hvd::launcher::build_mpi(argv[0]);
+    case hvd::launcher::Options::Action::agent:
+      return hvd::launcher::run_guarded("agent", [&] { return hvd::launcher::run_agent(*options); });
+    case hvd::launcher::Options::Action::doctor:
+      return hvd::launcher::run_guarded("doctor", [&] { return hvd::launcher::run_doctor(*options, argv[0]); });
+    case hvd::launcher::Options::Action::dry_run:
+    case hvd::launcher::Options::Action::run: break;
   }
   return start_job(*options, argv[0]);
 }

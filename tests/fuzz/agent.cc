@@ -9,6 +9,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd;
+  using namespace hvd::launcher;
   std::string_view text(reinterpret_cast<const char*>(data), size);
   [[maybe_unused]] bool known = facts_from(text).ok();
   if (auto invitation = parse_invitation(text); invitation.ok()) {

@@ -4,6 +4,7 @@
 #include "launcher/doctor/facts.h"
 
 namespace hvd {
+using namespace launcher;
 
 void write_agent_corpus(const std::filesystem::path& folder) {
   AgentWork work{.work = {.command = {"python", "train.py"},
@@ -13,13 +14,13 @@ void write_agent_corpus(const std::filesystem::path& folder) {
                           .bind_to = "core"},
                  .silence = 2.5};
   AgentMessage messages[] = {AgentHello{.version = "1.0", .host = "b", .pid = 4711, .cores = 8},
-                             WorkerStarted{.rank = 3, .pid = 12},
-                             WorkerNotStarted{.rank = 3, .reason = "no such file"},
-                             WorkerOutput{.rank = 1, .stream = WorkerStream::err, .bytes = "text"},
-                             WorkerEnded{.rank = 2, .ended = {.ending = {.signalled = true, .number = 9}}},
+                             WorkerStarted{.worker = 3, .pid = 12},
+                             WorkerNotStarted{.worker = 3, .reason = "no such file"},
+                             WorkerOutput{.worker = 1, .stream = WorkerStream::err, .bytes = "text"},
+                             WorkerEnded{.worker = 2, .ended = {.ending = {.signalled = true, .number = 9}}},
                              work,
-                             AgentStart{{.rank = 7, .variables = {{"HOROVOD_RANK", "7"}}}},
-                             AgentStop{.rank = -1, .at_once = true},
+                             AgentStart{{.worker = 7, .variables = {{"HOROVOD_RANK", "7"}}}},
+                             AgentStop{.worker = -1, .at_once = true},
                              AgentRoom{.stream = WorkerStream::err, .bytes = 1 << 20}};
   for (const AgentMessage& message : messages) write_file(folder / std::to_string(message.index()), encode(message));
   std::string invitation =

@@ -21,7 +21,7 @@
 #include "launcher/workers/crew.h"
 #include "net/stream.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr Duration kPartingTime = std::chrono::seconds(2);  // for the last messages to go out
@@ -78,18 +78,18 @@ class Agent : public HostEvents {
     return lost_.empty() ? 0 : agent_failed(lost_);
   }
 
-  void on_started(int rank, pid_t pid) override { link_.send(WorkerStarted{.rank = rank, .pid = pid}); }
-  void on_not_started(int rank, std::string_view reason) override {
-    link_.send(WorkerNotStarted{.rank = rank, .reason = std::string(reason)});
+  void on_started(int worker, pid_t pid) override { link_.send(WorkerStarted{.worker = worker, .pid = pid}); }
+  void on_not_started(int worker, std::string_view reason) override {
+    link_.send(WorkerNotStarted{.worker = worker, .reason = std::string(reason)});
   }
-  void on_output(int rank, WorkerStream stream, std::string_view bytes) override {
+  void on_output(int worker, WorkerStream stream, std::string_view bytes) override {
     if (is_lost_) return;
     room_[static_cast<size_t>(stream)] -= static_cast<int64_t>(bytes.size());
-    link_.send(WorkerOutput{.rank = rank, .stream = stream, .bytes = std::string(bytes)});
+    link_.send(WorkerOutput{.worker = worker, .stream = stream, .bytes = std::string(bytes)});
   }
-  void on_output_end(int rank, WorkerStream stream) override { link_.send(WorkerOutputEnd{rank, stream}); }
-  void on_report(int rank, const EndReport& report) override { link_.send(WorkerReport{rank, report}); }
-  void on_ended(int rank, const Ended& ended) override { link_.send(WorkerEnded{rank, ended}); }
+  void on_output_end(int worker, WorkerStream stream) override { link_.send(WorkerOutputEnd{worker, stream}); }
+  void on_report(int worker, const EndReport& report) override { link_.send(WorkerReport{worker, report}); }
+  void on_ended(int worker, const Ended& ended) override { link_.send(WorkerEnded{worker, ended}); }
   void on_notice(std::string_view text) override { link_.send(AgentNotice{std::string(text)}); }
   void on_empty() override {
     is_empty_ = true;
@@ -136,8 +136,8 @@ class Agent : public HostEvents {
     } else if (const auto* stop = std::get_if<AgentStop>(&message)) {
       if (stop->at_once) {
         crew_.kill();
-      } else if (stop->rank >= 0) {
-        crew_.stop(stop->rank);
+      } else if (stop->worker >= 0) {
+        crew_.stop(stop->worker);
       } else {
         crew_.stop();
       }
@@ -238,4 +238,4 @@ int run_agent(const Options& options) {
   return serve(call_launcher(options, *signals), *signals);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -9,9 +9,9 @@
 #include "launcher/agents/invitation.h"
 #include "launcher/command_line/options.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 int run_agent(const Options& options);                               // --agent --rendezvous
 int run_started_agent(const std::optional<Invitation>& invitation);  // by a launcher (ssh.cc)
 
-}  // namespace hvd
+}  // namespace hvd::launcher

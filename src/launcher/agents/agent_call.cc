@@ -10,7 +10,7 @@
 #include "launcher/workers/meeting.h"
 #include "net/connector.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr Duration kRound = std::chrono::seconds(10);  // names are looked up again after it
@@ -34,9 +34,9 @@ Status pause(Signals& signals, TimePoint until) {
 }
 
 // One round: all addresses that the name has now.
-Result<std::unique_ptr<Stream>> try_once(const Rendezvous& place, const Credentials& credentials, Signals& signals,
+Result<std::unique_ptr<Stream>> try_once(const Rendezvous& address, const Credentials& credentials, Signals& signals,
                                          TimePoint until) {
-  auto endpoints = resolve(place.host, place.port);
+  auto endpoints = resolve(address.host, address.port);
   if (!endpoints.ok()) {
     if (Status status = pause(signals, std::min(until, Clock::now() + kPause)); !status.ok()) return status;
     return Status(Code::timed_out, std::string(endpoints.status().message()));
@@ -62,22 +62,22 @@ Result<std::unique_ptr<Stream>> try_once(const Rendezvous& place, const Credenti
 
 Result<Rendezvous> parse_rendezvous(std::string_view text) {
   size_t colon = text.rfind(':');
-  Rendezvous place;
+  Rendezvous address;
   std::string_view port = colon == std::string_view::npos ? "" : text.substr(colon + 1);
-  place.port = read_number<uint16_t>(port).value_or(0);
-  if (place.port == 0)
+  address.port = read_number<uint16_t>(port).value_or(0);
+  if (address.port == 0)
     return Status(Code::invalid_argument,
                   fmt::format("--rendezvous {}: expected HOST:PORT, as in node1:4711 or [fd00::2]:4711", text));
   std::string_view host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-  place.host = host;
-  return place;
+  address.host = host;
+  return address;
 }
 
 Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& signals) {
-  auto place = parse_rendezvous(options.rendezvous);
-  if (!place.ok()) return place.status();
-  if (place->host.empty()) return Status(Code::invalid_argument, "--rendezvous needs the launcher's host");
+  auto address = parse_rendezvous(options.rendezvous);
+  if (!address.ok()) return address.status();
+  if (address->host.empty()) return Status(Code::invalid_argument, "--rendezvous needs the launcher's host");
   auto key = key_of_job(options);
   if (!key.ok()) return key.status();
   auto credentials = encrypted_credentials(*key);
@@ -85,7 +85,7 @@ Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& s
   TimePoint deadline = options.start_timeout ? Clock::now() + seconds(*options.start_timeout) : kNever;
   for (bool has_said = false;; has_said = true) {
     TimePoint until = std::min(deadline, Clock::now() + kRound);
-    auto stream = try_once(*place, *credentials, signals, until);
+    auto stream = try_once(*address, *credentials, signals, until);
     if (stream.ok() || stream.status().code() != Code::timed_out) return stream;
     std::string reason(stream.status().message());
     if (reason.find("TLS: ") != std::string::npos)  // somebody is there, and cannot read us
@@ -98,8 +98,8 @@ Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& s
 Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const std::string& own, Signals& signals) {
   auto credentials = invited_credentials(Side::agent, own, invitation.certificate);
   if (!credentials.ok()) return credentials.status();
-  Rendezvous place{.host = invitation.addresses, .port = invitation.port};
-  return try_once(place, *credentials, signals, after(Clock::now(), seconds(invitation.seconds)));
+  Rendezvous address{.host = invitation.addresses, .port = invitation.port};
+  return try_once(address, *credentials, signals, after(Clock::now(), seconds(invitation.seconds)));
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 #include "launcher/processes/signals.h"
 #include "net/stream.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Rendezvous {
   std::string host;  // may be empty for the side that listens
@@ -25,4 +25,4 @@ Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& s
 // Follows an invitation, until its time is over. The launcher knows the fingerprint of `own`, a TLS identity.
 Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const std::string& own, Signals& signals);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

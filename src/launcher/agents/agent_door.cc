@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "launcher/agents/agent_call.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 Result<std::unique_ptr<AgentDoor>> AgentDoor::open(const Options& options, const Key& key, size_t wanted) {
   auto credentials = encrypted_credentials(key);
@@ -17,11 +17,11 @@ Result<std::unique_ptr<AgentDoor>> AgentDoor::open(const Options& options, const
   PortRange ports;
   std::vector<IpAddress> addresses;
   if (!options.rendezvous.empty()) {
-    auto place = parse_rendezvous(options.rendezvous);
-    if (!place.ok()) return place.status();
-    ports = {place->port, place->port};
-    if (!place->host.empty()) {
-      auto endpoints = resolve(place->host, place->port);
+    auto given = parse_rendezvous(options.rendezvous);
+    if (!given.ok()) return given.status();
+    ports = {given->port, given->port};
+    if (!given->host.empty()) {
+      auto endpoints = resolve(given->host, given->port);
       if (!endpoints.ok()) return endpoints.status();
       for (const Endpoint& endpoint : *endpoints) addresses.push_back(endpoint.address.ip);
     }
@@ -87,4 +87,4 @@ std::vector<Contact> AgentDoor::take_contacts() {
   return std::move(contacts_);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 #include "launcher/command_line/options.h"
 #include "net/acceptor.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class AgentDoor {
  public:
@@ -35,4 +35,4 @@ class AgentDoor {
   std::vector<Contact> contacts_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr FrameLimits kFrames{
@@ -63,4 +63,4 @@ Result<std::optional<AgentMessage>> AgentLink::receive() {
   return std::optional(std::move(*message));
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

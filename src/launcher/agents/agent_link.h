@@ -12,7 +12,7 @@
 #include "net/framed.h"
 #include "net/hearing.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class AgentLink {
  public:
@@ -38,4 +38,4 @@ class AgentLink {
   Hearing hearing_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

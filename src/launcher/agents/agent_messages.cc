@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // One function names the fields of a message, for both directions: `Writer` and `Reader` have the same calls.
@@ -74,23 +74,23 @@ void fields(V& v, auto& m, AgentHello*) {
 }
 template <class V>
 void fields(V& v, auto& m, WorkerStarted*) {
-  each(v, m.rank, m.pid);
+  each(v, m.worker, m.pid);
 }
 template <class V>
 void fields(V& v, auto& m, WorkerNotStarted*) {
-  each(v, m.rank, m.reason);
+  each(v, m.worker, m.reason);
 }
 template <class V>
 void fields(V& v, auto& m, WorkerOutput*) {
-  each(v, m.rank, m.stream, m.bytes);
+  each(v, m.worker, m.stream, m.bytes);
 }
 template <class V>
 void fields(V& v, auto& m, WorkerOutputEnd*) {
-  each(v, m.rank, m.stream);
+  each(v, m.worker, m.stream);
 }
 template <class V>
 void fields(V& v, auto& m, WorkerEnded*) {
-  each(v, m.rank, m.ended.ending.signalled, m.ended.ending.number, m.ended.out_of_memory, m.ended.was_stopped);
+  each(v, m.worker, m.ended.ending.signalled, m.ended.ending.number, m.ended.out_of_memory, m.ended.was_stopped);
 }
 template <class V>
 void fields(V& v, auto& m, AgentNotice*) {
@@ -104,11 +104,11 @@ void fields(V& v, auto& m, AgentWork*) {
 }
 template <class V>
 void fields(V& v, auto& m, AgentStart*) {
-  each(v, m.start.rank, m.start.local_rank, m.start.local_size, m.start.variables);
+  each(v, m.start.worker, m.start.local_rank, m.start.local_size, m.start.variables);
 }
 template <class V>
 void fields(V& v, auto& m, AgentStop*) {
-  each(v, m.rank, m.at_once);
+  each(v, m.worker, m.at_once);
 }
 template <class V>
 void fields(V& v, auto& m, AgentRoom*) {
@@ -120,7 +120,7 @@ template <class V>
 void fields(V&, auto&, AgentBeat*) {}
 template <class V>
 void fields(V& v, auto& m, WorkerReport*) {
-  each(v, m.rank, m.report.rank, m.report.origin);
+  each(v, m.worker, m.report.rank, m.report.origin);
 }
 
 template <size_t kind = 0>
@@ -154,4 +154,4 @@ Result<AgentMessage> decode_agent_message(ByteView bytes) {
   return message;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -12,7 +12,7 @@
 #include "base/wire.h"
 #include "launcher/workers/host_runner.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 inline constexpr uint64_t kAgentProtocol = 2;
 inline constexpr size_t kOutputWindow = 1 << 20;          // bytes of one stream kind under way from one host
@@ -26,24 +26,24 @@ struct AgentHello {
   int32_t cores = 1;
 };
 struct WorkerStarted {
-  int32_t rank = 0;
+  int32_t worker = 0;
   int64_t pid = 0;
 };
 struct WorkerNotStarted {
-  int32_t rank = 0;
+  int32_t worker = 0;
   std::string reason;
 };
 struct WorkerOutput {
-  int32_t rank = 0;
+  int32_t worker = 0;
   WorkerStream stream{};
   std::string bytes;
 };
 struct WorkerOutputEnd {
-  int32_t rank = 0;
+  int32_t worker = 0;
   WorkerStream stream{};
 };
 struct WorkerEnded {
-  int32_t rank = 0;
+  int32_t worker = 0;
   Ended ended;
 };
 struct AgentNotice {
@@ -61,7 +61,7 @@ struct AgentStart {
   Start start;
 };
 struct AgentStop {
-  int32_t rank = -1;  // -1: all
+  int32_t worker = -1;  // -1: all
   bool at_once = false;
 };
 struct AgentRoom {
@@ -75,7 +75,7 @@ struct AgentBeat {};  // "I am here"
 
 // agent -> launcher
 struct WorkerReport {
-  int32_t rank = 0;  // the worker's name
+  int32_t worker = 0;  // the worker's name
   EndReport report;
 };
 
@@ -86,4 +86,4 @@ using AgentMessage =
 Bytes encode(const AgentMessage& message);
 Result<AgentMessage> decode_agent_message(ByteView bytes);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

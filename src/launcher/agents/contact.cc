@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace hvd {
+namespace hvd::launcher {
 
 std::string describe(const std::vector<Unreachable>& failures, size_t hosts) {
   std::string text =
@@ -25,4 +25,4 @@ Status check_hello(const AgentHello& hello) {
                       hello.version, HVD_VERSION)};
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -12,7 +12,7 @@
 #include "launcher/hosts/hosts.h"
 #include "launcher/processes/piped_process.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // A host that is ready for work.
 struct Contact {
@@ -33,4 +33,4 @@ std::string describe(const std::vector<Unreachable>& failures, size_t hosts);
 // Ok, or why this agent is of no use to this launcher.
 Status check_hello(const AgentHello& hello);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

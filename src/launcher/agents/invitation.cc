@@ -8,7 +8,7 @@
 
 #include "base/number.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kAnswer = " certificate ";
@@ -68,4 +68,4 @@ Result<Credentials> invited_credentials(Side side, std::string_view own, const F
   return Credentials{.key = *key, .tls = std::move(*tls)};
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

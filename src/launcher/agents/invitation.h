@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "net/credentials.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Invitation {
   Fingerprint certificate{};
@@ -36,4 +36,4 @@ Result<Fingerprint> parse_answer(std::string_view opening);
 enum class Side { launcher, agent };
 Result<Credentials> invited_credentials(Side side, std::string_view own, const Fingerprint& peer);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -6,7 +6,7 @@
 #include "base/joined.h"
 #include "launcher/workers/meeting.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 Result<std::unique_ptr<InvitedDoor>> InvitedDoor::create(const std::vector<std::string>& interfaces,
                                                          TimePoint deadline) {
@@ -47,4 +47,4 @@ std::unique_ptr<AgentLink> InvitedDoor::look() {
   return std::make_unique<AgentLink>(std::move(accepted.back().stream));  // after a retry the agent uses the later one
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

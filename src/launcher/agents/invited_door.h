@@ -14,7 +14,7 @@
 #include "launcher/processes/poll_set.h"
 #include "net/acceptor.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class InvitedDoor {
  public:
@@ -37,4 +37,4 @@ class InvitedDoor {
   std::unique_ptr<Acceptor> acceptor_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

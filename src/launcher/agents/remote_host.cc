@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr Duration kStopMargin = std::chrono::seconds(5);  // for the agent's own work after the grace
@@ -42,7 +42,7 @@ void RemoteHost::start(const Start& start) {
   contact_.link->send(AgentStart{start});
 }
 
-void RemoteHost::stop(int rank) { contact_.link->send(AgentStop{.rank = rank}); }
+void RemoteHost::stop(int worker) { contact_.link->send(AgentStop{.worker = worker}); }
 
 void RemoteHost::stop() {
   give_up_ = std::min(give_up_, Clock::now() + kGrace + kStopMargin);
@@ -113,20 +113,20 @@ bool RemoteHost::receive() {
 void RemoteHost::take(const AgentMessage& message) {
   std::visit(Match{[&](const WorkerStarted& m) {
                      starting_--;
-                     events_.on_started(m.rank, static_cast<pid_t>(m.pid));
+                     events_.on_started(m.worker, static_cast<pid_t>(m.pid));
                    },
                    [&](const WorkerNotStarted& m) {
                      starting_--;
-                     events_.on_not_started(m.rank, m.reason);
+                     events_.on_not_started(m.worker, m.reason);
                    },
                    [&](const WorkerOutput& m) {
                      owed_[static_cast<size_t>(m.stream)] += m.bytes.size();
-                     events_.on_output(m.rank, m.stream, m.bytes);
+                     events_.on_output(m.worker, m.stream, m.bytes);
                      grant();
                    },
-                   [&](const WorkerOutputEnd& m) { events_.on_output_end(m.rank, m.stream); },
-                   [&](const WorkerReport& m) { events_.on_report(m.rank, m.report); },
-                   [&](const WorkerEnded& m) { events_.on_ended(m.rank, m.ended); },
+                   [&](const WorkerOutputEnd& m) { events_.on_output_end(m.worker, m.stream); },
+                   [&](const WorkerReport& m) { events_.on_report(m.worker, m.report); },
+                   [&](const WorkerEnded& m) { events_.on_ended(m.worker, m.ended); },
                    [&](const AgentNotice& m) { events_.on_notice(m.text); },
                    [&](const AgentEmpty&) {
                      give_up_ = kNever;
@@ -149,4 +149,4 @@ void RemoteHost::lose(std::string_view reason, bool is_cause) {
   events_.on_lost(said.empty() ? std::string(reason) : fmt::format("{} ({})", reason, said), is_cause);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -9,7 +9,7 @@
 #include "launcher/agents/contact.h"
 #include "launcher/workers/host_runner.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class RemoteHost : public HostRunner {
  public:
@@ -19,7 +19,7 @@ class RemoteHost : public HostRunner {
 
   void set_work(const Work& work) override;
   void start(const Start& start) override;
-  void stop(int rank) override;
+  void stop(int worker) override;
   void stop() override;
   void kill() override;
   void leave() override;
@@ -48,4 +48,4 @@ class RemoteHost : public HostRunner {
   bool has_left_ = false, is_gone_ = false;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

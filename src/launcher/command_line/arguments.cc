@@ -8,7 +8,7 @@
 
 #include "launcher/command_line/closest.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 struct Name {
@@ -125,4 +125,4 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words) {
   return arguments;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

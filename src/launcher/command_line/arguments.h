@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "launcher/command_line/option_table.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct GivenOption {
   const OptionRow* row;
@@ -32,4 +32,4 @@ Result<Arguments> parse_arguments(const std::vector<std::string>& words);
 // the command line yet, which wins over the file. `controller` receives the key of that name.
 Status apply_config_file(const std::string& path, CommandLine& line, std::string& controller);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 struct Distance {
@@ -45,4 +45,4 @@ std::string_view closest(std::string_view word, const std::vector<std::string_vi
   return best;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -6,7 +6,7 @@
 #include "launcher/command_line/documents.h"
 #include "launcher/command_line/option_table.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 enum class Values { none, file, folder, words, host, text };
@@ -192,4 +192,4 @@ std::string completion(std::string_view shell) {
   return shell == "zsh" ? zsh() : fish();
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

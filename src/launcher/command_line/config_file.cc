@@ -11,7 +11,7 @@
 #include "launcher/command_line/arguments.h"
 #include "launcher/command_line/closest.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kController = "controller";
@@ -123,23 +123,23 @@ std::string unknown_key(const std::string& key) {
 }
 
 Status apply(const Entry& entry, const std::string& path, CommandLine& line, std::string& controller) {
-  std::string place = fmt::format("{}:{}:", path, entry.line);
+  std::string position = fmt::format("{}:{}:", path, entry.line);
   if (entry.key == kController) {
     controller = entry.value;
     if (controller == "gloo" || controller == "mpi") return {};
-    return invalid_argument(fmt::format("{} controller {}: expected gloo or mpi", place, controller));
+    return invalid_argument(fmt::format("{} controller {}: expected gloo or mpi", position, controller));
   }
   auto rows = option_rows();
   auto row = std::find_if(rows.begin(), rows.end(),
                           [&](const OptionRow& one) { return *one.config_key && config_key_of(one) == entry.key; });
   if (row == rows.end()) {
-    line.warnings.push_back(fmt::format("{} {}", place,
+    line.warnings.push_back(fmt::format("{} {}", position,
                                         entry.key == kIgnored ? "logging.hide_timestamp is not read; use "
                                                                 "logging.with_timestamp"
                                                               : unknown_key(entry.key)));
     return {};
   }
-  std::string source = fmt::format("{} {}", place, entry.key);
+  std::string source = fmt::format("{} {}", position, entry.key);
   if (!std::holds_alternative<Switch>(row->target)) return set_option(*row, false, {entry.value}, source, line);
   auto on = read_bool(entry);
   if (!on) return invalid_argument(fmt::format("{} {}: expected true or false", source, entry.value));
@@ -157,4 +157,4 @@ Status apply_config_file(const std::string& path, CommandLine& line, std::string
   return {};
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "launcher/command_line/option_table.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 std::string help_text();
 std::string man_page();  // troff
@@ -22,4 +22,4 @@ std::string options_json();
 // --dry-run: the job that a command line describes, as JSON.
 Result<std::string> job_json(const CommandLine& line);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -3,7 +3,7 @@
 #include "launcher/command_line/documents.h"
 #include "launcher/hosts/hosts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -66,4 +66,4 @@ Result<std::string> job_json(const CommandLine& line) {
   return job.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -7,7 +7,7 @@
 #include "launcher/command_line/documents.h"
 #include "launcher/command_line/option_table.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kColumn = 30;  // where the texts start
@@ -157,4 +157,4 @@ std::string markdown_page() {
   return page;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

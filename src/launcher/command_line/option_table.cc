@@ -10,7 +10,7 @@
 #include "base/number.h"
 #include "model/config.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr int kMostProcesses = 100000;  // catches a slip of the keyboard before it becomes a fork bomb
@@ -349,4 +349,4 @@ Status set_option(const OptionRow& row, bool is_opposite, const std::vector<std:
   return std::visit(Setter{is_opposite, values, source, line}, row.target);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

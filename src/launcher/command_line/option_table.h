@@ -13,7 +13,7 @@
 #include "launcher/command_line/options.h"
 #include "launcher/command_line/tunables.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // What the options say literally; options.cc makes a job of it.
 struct CommandLine : Options {
@@ -94,4 +94,4 @@ WorkerVariable variable_of(const OptionRow& row);
 Status set_option(const OptionRow& row, bool is_opposite, const std::vector<std::string>& values,
                   std::string_view source, CommandLine& line);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -13,7 +13,7 @@
 #include "launcher/command_line/option_table.h"
 #include "launcher/hosts/hosts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using Action = Options::Action;
@@ -210,4 +210,4 @@ Result<Options> parse_options(const std::vector<std::string>& arguments) {
   return parse_options(arguments, [](const char* name) -> const char* { return std::getenv(name); });
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/hosts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Options {
   enum class Action { run, show_help, show_version, check_build, build_mpi, doctor, agent, dry_run };
@@ -62,4 +62,4 @@ bool is_elastic(const Options& options);
 Result<Options> parse_options(const std::vector<std::string>& arguments, const Lookup& lookup);
 Result<Options> parse_options(const std::vector<std::string>& arguments);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -5,7 +5,7 @@
 #include "launcher/command_line/documents.h"
 #include "launcher/command_line/option_table.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
@@ -86,4 +86,4 @@ std::string options_json() {
   return text + "\n]\n";
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -12,7 +12,7 @@
 #include "base/number.h"
 #include "model/config.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // Ranges that end here or later are limits of the machine, which a message need not name.
@@ -98,4 +98,4 @@ Result<std::string> tunable_value(TunableKind kind, std::string_view variable, c
   return text;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

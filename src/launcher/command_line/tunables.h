@@ -10,7 +10,7 @@
 
 #include "base/status.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -30,4 +30,4 @@ bool is_on(const Variables& variables, std::string_view name);  // there, and no
 Result<std::string> tunable_value(TunableKind kind, std::string_view variable, const std::string& text,
                                   std::string_view source);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 #include "base/joined.h"
 #include "launcher/doctor/checks.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 std::string address_text(const Address& address) { return fmt::format("{} ({})", address.ip, address.interface); }
@@ -72,4 +72,4 @@ void check_addresses(const std::vector<const HostExam*>& hosts, std::vector<Find
   });
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

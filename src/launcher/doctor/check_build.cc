@@ -15,7 +15,7 @@
 #include "launcher/processes/capture.h"
 #include "launcher/processes/programs.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -183,4 +183,4 @@ BuildReport check_build(const std::string& program, bool json, bool verbose) {
   return {.text = verbose && !json ? "\n" + text : text, .note = std::move(note)};
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

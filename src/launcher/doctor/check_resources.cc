@@ -7,7 +7,7 @@
 #include "base/joined.h"
 #include "launcher/doctor/checks.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20, kGiB = 1 << 30;
@@ -157,4 +157,4 @@ void check_machines(const std::vector<const HostExam*>& hosts, std::vector<Findi
   check_kernel(hosts, findings);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

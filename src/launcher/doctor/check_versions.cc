@@ -7,7 +7,7 @@
 #include "base/joined.h"
 #include "launcher/doctor/checks.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using Versions = std::map<std::string, std::vector<std::string>>;  // hosts by version
@@ -93,4 +93,4 @@ void check_versions(const std::vector<const HostExam*>& hosts, std::vector<Findi
   });
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

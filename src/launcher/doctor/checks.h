@@ -7,7 +7,7 @@
 
 #include "launcher/doctor/findings.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // Findings of one check. The same about several hosts is one finding.
 class Check {
@@ -35,4 +35,4 @@ void check_limits(const std::vector<const HostExam*>& hosts, std::vector<Finding
 void check_machines(const std::vector<const HostExam*>& hosts, std::vector<Finding>& findings);
 void check_addresses(const std::vector<const HostExam*>& hosts, std::vector<Finding>& findings);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

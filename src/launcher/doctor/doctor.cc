@@ -18,7 +18,7 @@
 #include "launcher/workers/environment.h"
 #include "launcher/workers/meeting.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr Duration kHostSilence = std::chrono::seconds(10);
@@ -134,7 +134,7 @@ class Doctor {
     }
     patient.runner->set_work(work);
     Slot slot{.host = exam.name, .rank = rank, .size = size, .cross_rank = rank, .cross_size = size};
-    patient.runner->start({.rank = rank, .variables = place_variables(slot)});
+    patient.runner->start({.worker = rank, .variables = rank_variables(slot)});
   }
 
   template <class Predicate>
@@ -198,4 +198,4 @@ int run_doctor(const Options& options, const std::string& program) {
   return Doctor(options, path, std::move(*signals)).run();
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "launcher/command_line/options.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // `program` is how horovodrun was called (argv[0]). The exit code: 0 when nothing failed, 1 otherwise, 128+n after
 // signal n. The signals of guard.h and SIGCHLD are blocked by the caller.
@@ -34,4 +34,4 @@ struct BuildReport {
 // Says also which MPI there is, and whether Horovod's library for it is built or can be.
 BuildReport check_build(const std::string& program, bool json, bool verbose);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -9,7 +9,7 @@
 
 #include "net/interfaces.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 std::vector<Address> describe_endpoints(const std::vector<Endpoint>& endpoints) {
@@ -86,4 +86,4 @@ void ProbeDoor::answer(std::vector<Accepted>& guests) const {
   });
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

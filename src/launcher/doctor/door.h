@@ -13,7 +13,7 @@
 #include "launcher/doctor/facts.h"
 #include "net/acceptor.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 using WallClock = std::function<double()>;  // seconds since 1970
 double wall_time();
@@ -41,4 +41,4 @@ class ProbeDoor {
   std::jthread thread_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

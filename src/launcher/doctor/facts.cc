@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 template <class T>
@@ -146,4 +146,4 @@ Result<Facts> facts_from(std::string_view text) try {
   return unreadable(error);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

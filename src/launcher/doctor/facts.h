@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Installation {
   std::string horovodrun;                // version of the program that runs the probe
@@ -90,4 +90,4 @@ Json to_json(const Facts& facts);
 Result<Address> address_from(const Json& json);
 Result<Facts> facts_from(std::string_view text);  // of another process: checked
 
-}  // namespace hvd
+}  // namespace hvd::launcher

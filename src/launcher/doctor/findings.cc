@@ -7,7 +7,7 @@
 
 #include "launcher/doctor/checks.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr double kMostSkew = 1;  // seconds
@@ -161,4 +161,4 @@ bool has_failed(const std::vector<Finding>& findings) {
                      [](const Finding& finding) { return finding.severity == Severity::fail; });
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

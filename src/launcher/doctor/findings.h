@@ -7,7 +7,7 @@
 
 #include "launcher/doctor/facts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 enum class Severity { ok, warn, fail };  // fail: jobs on these hosts cannot work
 
@@ -33,4 +33,4 @@ std::string report_text(const std::vector<HostExam>& hosts, const std::vector<Fi
 // {"ok": .., "findings": [..], "hosts": [..]}: everything that was found out.
 std::string report_json(const std::vector<HostExam>& hosts, const std::vector<Finding>& findings);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -2,7 +2,7 @@
 #include "launcher/processes/capture.h"
 #include "launcher/processes/programs.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // The version is read, not imported: a package may do anything when it is imported.
@@ -44,4 +44,4 @@ Installation find_installation(const std::string& program, Duration patience) {
   return found;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

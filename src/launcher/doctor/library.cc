@@ -8,7 +8,7 @@
 
 #include "launcher/doctor/probe.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kElements = (1 << 20) / sizeof(float);
@@ -102,4 +102,4 @@ Trial Library::try_allreduce(TimePoint deadline) {
   return {.seconds = *time};
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

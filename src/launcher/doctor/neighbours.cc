@@ -12,7 +12,7 @@
 #include "launcher/doctor/door.h"
 #include "net/poller.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kCallsAtOnce = 64;
@@ -193,4 +193,4 @@ Result<ClockOffset> compare_clocks(Stream& stream, TimePoint deadline) {
   return *best;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

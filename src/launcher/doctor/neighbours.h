@@ -10,7 +10,7 @@
 #include "net/connector.h"
 #include "net/interfaces.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Neighbour {
   int32_t rank = 0;
@@ -28,4 +28,4 @@ std::vector<Attempt> try_addresses(const std::vector<Neighbour>& neighbours, con
 // answer most.
 Result<ClockOffset> compare_clocks(Stream& stream, TimePoint deadline);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kLongestFacts = 16 << 20;
@@ -47,4 +47,4 @@ void Patient::end(std::string reason) {
   is_over_ = true;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

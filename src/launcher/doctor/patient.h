@@ -9,18 +9,18 @@
 #include "launcher/output/output.h"
 #include "launcher/workers/host_runner.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class Patient : public HostEvents {
  public:
   explicit Patient(HostExam& exam) : exam_(exam) {}
 
   void on_started(int, pid_t) override {}
-  void on_not_started(int rank, std::string_view reason) override;
-  void on_output(int rank, WorkerStream stream, std::string_view bytes) override;
+  void on_not_started(int worker, std::string_view reason) override;
+  void on_output(int worker, WorkerStream stream, std::string_view bytes) override;
   void on_output_end(int, WorkerStream) override {}
   void on_report(int, const EndReport&) override {}
-  void on_ended(int rank, const Ended& ended) override;
+  void on_ended(int worker, const Ended& ended) override;
   void on_notice(std::string_view) override {}
   void on_empty() override { is_empty_ = true; }
   void on_lost(std::string_view reason, bool is_cause) override;
@@ -41,4 +41,4 @@ class Patient : public HostEvents {
   bool is_over_ = false, is_empty_ = false;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -16,7 +16,7 @@
 #include "model/config.h"
 #include "rendezvous/store_client.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr double kLongestCall = 3;  // seconds for one address
@@ -191,4 +191,4 @@ int run_probe(const std::string& program) {
   ::_exit(status.ok() ? 0 : 1);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

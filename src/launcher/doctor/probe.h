@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "launcher/doctor/facts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // libhorovod.so through its C interface, loaded at run time: the probe tries what the training will use.
 class Library {
@@ -40,4 +40,4 @@ Installation find_installation(const std::string& program, Duration patience);
 // `root` comes before /proc and /sys; tests have their own.
 Resources read_resources(const std::string& root = "");
 
-}  // namespace hvd
+}  // namespace hvd::launcher

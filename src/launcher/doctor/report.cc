@@ -6,7 +6,7 @@
 #include "launcher/doctor/checks.h"
 #include "launcher/doctor/findings.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMostNamed = 3;      // hosts in a row of the table
@@ -105,4 +105,4 @@ std::string report_json(const std::vector<HostExam>& hosts, const std::vector<Fi
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

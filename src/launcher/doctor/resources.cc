@@ -11,7 +11,7 @@
 #include "launcher/doctor/probe.h"
 #include "launcher/workers/binding.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr uint64_t kNoMemoryLimit = uint64_t{1} << 60;  // the older control groups write a number like this for "none"
@@ -121,4 +121,4 @@ Resources read_resources(const std::string& root) {
           .shm = size_of_shm()};
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

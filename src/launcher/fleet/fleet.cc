@@ -11,7 +11,7 @@
 #include "launcher/workers/environment.h"
 #include "model/config.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr double kSilencesOfHost = 2;  // the ranks of a silent host are noticed first, by their peers
@@ -104,7 +104,7 @@ void Fleet::start(const Host& host, int slots, const Start& start) {
   }
   Remote& remote = remote_of(host);
   remote.slots = slots;
-  remote.workers.insert(start.rank);
+  remote.workers.insert(start.worker);
   if (remote.runner) return remote.runner->start(start);
   remote.waiting.push_back(start);
 }
@@ -124,7 +124,7 @@ void Fleet::stop(int worker) {
   for (auto& [name, remote] : remotes_) {
     if (remote->is_lost) continue;
     auto waiting = std::find_if(remote->waiting.begin(), remote->waiting.end(),
-                                [&](const Start& start) { return start.rank == worker; });
+                                [&](const Start& start) { return start.worker == worker; });
     if (waiting != remote->waiting.end()) {
       remote->waiting.erase(waiting);
       remote->workers.erase(worker);
@@ -172,7 +172,7 @@ void Fleet::take_answers(SshContacts& call, size_t& known_failures) {
     if (remote == remotes_.end() || remote->second->runner) continue;
     std::unique_ptr<Remote> gone = std::move(remote->second);
     remotes_.erase(remote);
-    for (const Start& start : gone->waiting) events_.on_not_started(start.rank, failure.reason);
+    for (const Start& start : gone->waiting) events_.on_not_started(start.worker, failure.reason);
   }
 }
 
@@ -260,4 +260,4 @@ void Fleet::look() {
   if (!is_leaving_) let_go_of_unlisted();
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -18,7 +18,7 @@
 #include "launcher/workers/crew.h"
 #include "launcher/workers/meeting.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class FleetEvents {
  public:
@@ -88,4 +88,4 @@ class Fleet {
   bool is_ending_ = false, is_leaving_ = false;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

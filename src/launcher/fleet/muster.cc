@@ -13,7 +13,7 @@
 #include "launcher/workers/environment.h"
 #include "model/config.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 double seconds_for_workers(const Options& options, std::string_view variable, double usual) {
   const char* inherited = find_variable(environ, variable);
@@ -75,4 +75,4 @@ Result<std::vector<Contact>> Muster::await_agents(const Key& key, TimePoint unti
   return (*door)->take_contacts();
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -17,7 +17,7 @@
 #include "launcher/processes/signals.h"
 #include "net/key.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // A number of seconds that the user has given to the workers too, or else `usual`.
 double seconds_for_workers(const Options& options, std::string_view variable, double usual);
@@ -55,4 +55,4 @@ class Muster {
   int stop_signal_ = 0;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

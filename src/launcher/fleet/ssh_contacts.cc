@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMostPrinted = 64 << 10;                    // by a login shell before the agent speaks
@@ -197,4 +197,4 @@ void SshContacts::end(Call& call, std::string reason) {
   failures_.push_back({call.host.name, std::move(reason), trial_command(ssh_, call.host)});
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

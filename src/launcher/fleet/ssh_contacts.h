@@ -15,7 +15,7 @@
 #include "launcher/agents/invited_door.h"
 #include "launcher/ssh/ssh.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class SshContacts {
  public:
@@ -67,4 +67,4 @@ class SshContacts {
   std::vector<Unreachable> failures_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

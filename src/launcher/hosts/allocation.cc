@@ -10,7 +10,7 @@
 #include "base/number.h"
 #include "launcher/hosts/hosts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using Hosts = std::vector<Host>;
@@ -125,4 +125,4 @@ Result<std::optional<Allocation>> read_allocation(const Lookup& lookup) {
   return std::optional<Allocation>();
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "launcher/hosts/hosts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 using Lookup = std::function<const char*(const char* name)>;  // of an environment variable
 
@@ -22,4 +22,4 @@ struct Allocation {
 // Nothing when no scheduler is recognised.
 Result<std::optional<Allocation>> read_allocation(const Lookup& lookup);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 #include "base/number.h"
 #include "launcher/hosts/hosts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -83,4 +83,4 @@ Result<std::vector<Host>> read_pe_hostfile(const std::string& path) {
   });
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 #include "base/number.h"
 #include "launcher/hosts/local_names.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr int kMostSlots = 100000;
@@ -128,4 +128,4 @@ Result<std::vector<Slot>> assign(const std::vector<Host>& hosts, int num_proc) {
   return slots;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Host {
   std::string name;  // an IPv6 address without its brackets
@@ -55,4 +55,4 @@ struct Slot {
 // Exactly `num_proc` slots; an error when the hosts have fewer.
 Result<std::vector<Slot>> assign(const std::vector<Host>& hosts, int num_proc);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

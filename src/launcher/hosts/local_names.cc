@@ -9,7 +9,7 @@
 #include "base/host_name.h"
 #include "net/interfaces.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 std::string lower_case(std::string_view text) {
@@ -67,4 +67,4 @@ bool LocalNames::contains(std::string_view name) const {
   return address->is_loopback() || has(*address);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

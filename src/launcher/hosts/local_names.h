@@ -8,7 +8,7 @@
 
 #include "net/address.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class LocalNames {
  public:
@@ -27,4 +27,4 @@ class LocalNames {
   std::vector<IpAddress> addresses_;          // without scopes
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

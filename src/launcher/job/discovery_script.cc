@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMostOutput = 4 << 20, kMostErrors = 4 << 10;  // what is more is read and dropped
@@ -89,4 +89,4 @@ void DiscoveryScript::stop() {
   if (child_) ::kill(-child_->pid, SIGKILL);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

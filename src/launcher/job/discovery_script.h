@@ -11,7 +11,7 @@
 #include "launcher/processes/poll_set.h"
 #include "launcher/processes/process.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class DiscoveryScript {
  public:
@@ -43,4 +43,4 @@ class DiscoveryScript {
   bool is_stopped_ = false;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

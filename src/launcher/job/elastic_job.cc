@@ -10,7 +10,7 @@
 #include "launcher/output/screen.h"
 #include "launcher/workers/environment.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kLastLines = 20;
@@ -131,22 +131,22 @@ void ElasticJob::hear_of(std::vector<elastic::HostSlots> hosts) {
 
 // ---- what happens to workers ----
 
-ElasticJob::Worker* ElasticJob::find(int id) {
+ElasticJob::WorkerRecord* ElasticJob::find(int id) {
   auto found = workers_.find(id);
   return found == workers_.end() ? nullptr : &found->second;
 }
 
-std::string ElasticJob::name_of(const Worker& worker) {
+std::string ElasticJob::name_of(const WorkerRecord& worker) {
   return worker.rank < 0 ? fmt::format("worker {}", worker.id) : fmt::format("rank {}", worker.rank);
 }
 
 void ElasticJob::on_started(int worker, pid_t pid) {
-  if (Worker* one = find(worker)) one->pid = pid;
+  if (WorkerRecord* one = find(worker)) one->pid = pid;
   if (options_.verbose) screen_.say(fmt::format("worker {} is pid {}", worker, pid));
 }
 
 void ElasticJob::on_not_started(int worker, std::string_view reason) {
-  Worker* one = find(worker);
+  WorkerRecord* one = find(worker);
   if (one == nullptr || std::exchange(one->is_over, true)) return;
   end_outputs(*one);
   note({.kind = Failure::Kind::not_started, .who = name_of(*one), .host = one->host, .reason = std::string(reason)});
@@ -154,19 +154,19 @@ void ElasticJob::on_not_started(int worker, std::string_view reason) {
 }
 
 void ElasticJob::on_output(int worker, WorkerStream stream, std::string_view bytes) {
-  if (Worker* one = find(worker)) one->streams[static_cast<size_t>(stream)].take(bytes, screen_);
+  if (WorkerRecord* one = find(worker)) one->streams[static_cast<size_t>(stream)].take(bytes, screen_);
 }
 
 void ElasticJob::on_output_end(int worker, WorkerStream stream) {
-  if (Worker* one = find(worker)) one->streams[static_cast<size_t>(stream)].end(screen_);
+  if (WorkerRecord* one = find(worker)) one->streams[static_cast<size_t>(stream)].end(screen_);
 }
 
-void ElasticJob::end_outputs(Worker& worker) {
+void ElasticJob::end_outputs(WorkerRecord& worker) {
   for (RankOutput& stream : worker.streams) stream.end(screen_);
 }
 
 void ElasticJob::on_report(int worker, const EndReport& report) {
-  Worker* one = find(worker);
+  WorkerRecord* one = find(worker);
   if (one == nullptr || one->report) return;
   one->report = report;
   if (report.rank >= 0) return;
@@ -175,7 +175,7 @@ void ElasticJob::on_report(int worker, const EndReport& report) {
 }
 
 void ElasticJob::on_ended(int worker, const Ended& ended) {
-  Worker* one = find(worker);
+  WorkerRecord* one = find(worker);
   if (one == nullptr || std::exchange(one->is_over, true)) return;
   one->stop_at = kNever;
   lines_.close(worker);
@@ -214,7 +214,7 @@ void ElasticJob::on_host_lost(const std::string& host, std::string_view reason) 
 // ---- what workers say ----
 
 void ElasticJob::on_ready(int worker, const WorkerReady& ready) {
-  Worker* one = find(worker);
+  WorkerRecord* one = find(worker);
   if (one == nullptr || one->is_over) return;
   elastic::WorkerReady event{.id = id_of(worker)};
   if (ready.lost_rank >= 0 && one->member_of == ready.last) event.lost_rank = ready.lost_rank;
@@ -223,14 +223,14 @@ void ElasticJob::on_ready(int worker, const WorkerReady& ready) {
 }
 
 void ElasticJob::on_leaving(int worker, const WorkerLeaves& leaves) {
-  Worker* one = find(worker);
+  WorkerRecord* one = find(worker);
   if (one != nullptr && !one->is_over)
     happened_.push_back(elastic::WorkerLeaving{.id = id_of(worker), .reason = leaves.reason});
 }
 
 // Usually its end, which is known in a moment. If its process lives on, it cannot be reached and has to go.
 void ElasticJob::on_line_lost(int worker, std::string_view) {
-  Worker* one = find(worker);
+  WorkerRecord* one = find(worker);
   if (one != nullptr && !one->is_over) one->stop_at = Clock::now() + kEndPatience;
 }
 
@@ -244,7 +244,7 @@ void ElasticJob::stop_lost() {
 }
 
 // Whoever is still on the way into the same world need not wait there for this one.
-void ElasticJob::leave_world(Worker& worker, const std::string& reason) {
+void ElasticJob::leave_world(WorkerRecord& worker, const std::string& reason) {
   Generation left = std::exchange(worker.member_of, Generation{0});
   if (left != generation_ || left == Generation{0} || std::exchange(is_void_, true)) return;
   for (const auto& [id, other] : workers_)
@@ -258,8 +258,8 @@ int ElasticJob::slots_of(const std::string& host) const {
   return found == hosts_.end() ? 1 : found->slots;
 }
 
-// The place that it would have if all hosts were used as they are listed now; hvd.init() tells the right one.
-Slot ElasticJob::likely_place(const elastic::StartWorker& action) const {
+// The slot that it would have if all hosts were used as they are listed now; hvd.init() tells the right one.
+Slot ElasticJob::likely_slot(const elastic::StartWorker& action) const {
   int total = 0;
   for (const Host& host : hosts_) total += host.slots;
   auto slots = assign(hosts_, std::min(total, options_.max_num_proc.value_or(total)));
@@ -271,12 +271,12 @@ Slot ElasticJob::likely_place(const elastic::StartWorker& action) const {
 }
 
 Start ElasticJob::start_of(const elastic::StartWorker& action, int slots) const {
-  Start start{.rank = number_of(action.id),
+  Start start{.worker = number_of(action.id),
               .local_rank = action.slot,
               .local_size = std::max(slots, action.slot + 1),
-              .variables = place_variables(likely_place(action))};
+              .variables = rank_variables(likely_slot(action))};
   start.variables.emplace_back("HOROVOD_ELASTIC", "1");
-  start.variables.emplace_back("HOROVOD_WORKER_ID", std::to_string(start.rank));
+  start.variables.emplace_back("HOROVOD_WORKER_ID", std::to_string(start.worker));
   if (options_.elastic_timeout)
     start.variables.emplace_back("HOROVOD_ELASTIC_TIMEOUT", std::to_string(*options_.elastic_timeout));
   return start;
@@ -294,7 +294,7 @@ void ElasticJob::act(const elastic::StartWorker& action) {
   }
   int slots = slots_of(action.host);
   Start start = start_of(action, slots);
-  workers_.emplace(id, Worker{.id = id, .host = action.host, .streams = {std::move(*out), std::move(*err)}});
+  workers_.emplace(id, WorkerRecord{.id = id, .host = action.host, .streams = {std::move(*out), std::move(*err)}});
   auto host = std::find_if(hosts_.begin(), hosts_.end(), [&](const Host& one) { return one.name == action.host; });
   fleet_.start(host == hosts_.end() ? Host{.name = action.host, .slots = slots} : *host, slots, start);
 }
@@ -312,7 +312,7 @@ void ElasticJob::act(const elastic::AssignGeneration& action) {
   is_void_ = false;
   failures_.clear();  // what went wrong before is not what will end the job
   for (const elastic::Place& place : action.places) {
-    Worker* worker = find(number_of(place.id));
+    WorkerRecord* worker = find(number_of(place.id));
     if (worker == nullptr) continue;
     worker->rank = place.rank;
     worker->member_of = action.generation;
@@ -362,7 +362,7 @@ void ElasticJob::note(Failure failure) {
 // heard of all of them.
 void ElasticJob::forget_ended() {
   std::erase_if(workers_, [&](const auto& entry) {
-    const Worker& worker = entry.second;
+    const WorkerRecord& worker = entry.second;
     if (!worker.is_over || !worker.streams[0].has_ended() || !worker.streams[1].has_ended()) return false;
     return std::none_of(failures_.begin(), failures_.end(), [&](const Failure& failure) {
       bool is_lost = failure.is_consequence() && failure.report->origin.pid == worker.pid;
@@ -371,9 +371,9 @@ void ElasticJob::forget_ended() {
   });
 }
 
-const ElasticJob::Worker* ElasticJob::find_failed(const Failure& failure) const {
+const ElasticJob::WorkerRecord* ElasticJob::find_failed(const Failure& failure) const {
   if (failure.pid <= 0) return nullptr;
-  const Worker* found = nullptr;
+  const WorkerRecord* found = nullptr;
   for (const auto& [id, worker] : workers_)
     if (worker.pid == failure.pid || (found == nullptr && worker.rank == failure.rank)) found = &worker;
   return found;
@@ -391,7 +391,7 @@ std::string ElasticJob::summary() const {
     if (failure.is_consequence() && failure.rank != cause.rank) lost.push_back(failure.rank);
   if (!lost.empty()) text += fmt::format("After that: {} lost it.\n", name_ranks(lost));
   std::vector<std::string_view> lines;
-  if (const Worker* worker = find_failed(cause))
+  if (const WorkerRecord* worker = find_failed(cause))
     lines = worker->streams[static_cast<size_t>(WorkerStream::err)].tail().last_lines(kLastLines);
   if (std::string hint = hint_for(cause, lines); !hint.empty())
     text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
@@ -399,4 +399,4 @@ std::string ElasticJob::summary() const {
   return text;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -22,7 +22,7 @@
 #include "launcher/processes/signals.h"
 #include "launcher/workers/failure.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class ElasticJob : FleetEvents, LineEvents {
  public:
@@ -42,7 +42,7 @@ class ElasticJob : FleetEvents, LineEvents {
   int run();
 
  private:
-  struct Worker {
+  struct WorkerRecord {
     int id = 0;
     std::string host;
     RankOutput streams[2];  // by WorkerStream
@@ -80,16 +80,16 @@ class ElasticJob : FleetEvents, LineEvents {
   void look_at_discovery();
   void hear_of(std::vector<elastic::HostSlots> hosts);
   void stop_lost();
-  void leave_world(Worker& worker, const std::string& reason);
+  void leave_world(WorkerRecord& worker, const std::string& reason);
   void note(Failure failure);
   void forget_ended();
-  void end_outputs(Worker& worker);
-  static std::string name_of(const Worker& worker);
-  Slot likely_place(const elastic::StartWorker& action) const;
+  void end_outputs(WorkerRecord& worker);
+  static std::string name_of(const WorkerRecord& worker);
+  Slot likely_slot(const elastic::StartWorker& action) const;
   Start start_of(const elastic::StartWorker& action, int slots) const;
   int slots_of(const std::string& host) const;
-  Worker* find(int id);
-  const Worker* find_failed(const Failure& failure) const;
+  WorkerRecord* find(int id);
+  const WorkerRecord* find_failed(const Failure& failure) const;
   std::string summary() const;
 
   const Options& options_;
@@ -102,7 +102,7 @@ class ElasticJob : FleetEvents, LineEvents {
   elastic::Driver driver_;
   std::optional<DiscoveryScript> discovery_;
   std::vector<Host> hosts_;  // as they were last heard of
-  std::map<int, Worker> workers_;
+  std::map<int, WorkerRecord> workers_;
   std::deque<elastic::Event> happened_;
   Generation generation_{0};
   bool is_void_ = false;           // it cannot form any more, and its members know
@@ -112,4 +112,4 @@ class ElasticJob : FleetEvents, LineEvents {
   int stop_signal_ = 0;  // what ended the job, if a signal did
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

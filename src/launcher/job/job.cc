@@ -9,7 +9,7 @@
 #include "launcher/output/screen.h"
 #include "launcher/workers/environment.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kSummaryLines = 20;
@@ -21,7 +21,7 @@ constexpr WorkerStream kBoth[] = {WorkerStream::out, WorkerStream::err};
 // ---- what hosts report ----
 
 void Job::HostState::on_started(int rank, pid_t pid) {
-  Worker* worker = job.find(*this, rank);
+  RankRecord* worker = job.find(*this, rank);
   if (worker == nullptr) return;
   worker->pid = pid;
   job.started_++;
@@ -29,7 +29,7 @@ void Job::HostState::on_started(int rank, pid_t pid) {
 }
 
 void Job::HostState::on_not_started(int rank, std::string_view reason) {
-  Worker* worker = job.find(*this, rank);
+  RankRecord* worker = job.find(*this, rank);
   if (worker == nullptr) return;
   worker->is_over = true;
   for (RankOutput& stream : worker->streams) stream.end(job.screen_);
@@ -37,15 +37,15 @@ void Job::HostState::on_not_started(int rank, std::string_view reason) {
 }
 
 void Job::HostState::on_output(int rank, WorkerStream stream, std::string_view bytes) {
-  if (Worker* worker = job.find(*this, rank)) worker->streams[static_cast<size_t>(stream)].take(bytes, job.screen_);
+  if (RankRecord* worker = job.find(*this, rank)) worker->streams[static_cast<size_t>(stream)].take(bytes, job.screen_);
 }
 
 void Job::HostState::on_output_end(int rank, WorkerStream stream) {
-  if (Worker* worker = job.find(*this, rank)) worker->streams[static_cast<size_t>(stream)].end(job.screen_);
+  if (RankRecord* worker = job.find(*this, rank)) worker->streams[static_cast<size_t>(stream)].end(job.screen_);
 }
 
 void Job::HostState::on_report(int rank, const EndReport& report) {
-  Worker* worker = job.find(*this, rank);
+  RankRecord* worker = job.find(*this, rank);
   if (worker == nullptr || worker->report) return;
   worker->report = report;
   if (report.rank >= 0) return;
@@ -54,7 +54,7 @@ void Job::HostState::on_report(int rank, const EndReport& report) {
 }
 
 void Job::HostState::on_ended(int rank, const Ended& ended) {
-  Worker* worker = job.find(*this, rank);
+  RankRecord* worker = job.find(*this, rank);
   if (worker == nullptr || worker->is_over) return;
   worker->is_over = true;
   worker->ended = ended;
@@ -85,7 +85,7 @@ void Job::HostState::on_empty() {
 
 void Job::HostState::on_lost(std::string_view reason, bool is_cause) {
   bool had_workers = false;
-  for (Worker& worker : job.workers_) {
+  for (RankRecord& worker : job.workers_) {
     if (worker.host != this) continue;
     had_workers = had_workers || !worker.is_over;
     worker.is_over = true;
@@ -105,17 +105,17 @@ void Job::add_host(const std::string& name, const std::vector<Slot>& slots, Work
   host.work = std::move(work);
   host.runner = make_runner(host);
   for (const Slot& slot : slots)
-    if (slot.host == name) placement_.emplace_back(slot, &host);
+    if (slot.host == name) slots_.emplace_back(slot, &host);
 }
 
-Job::Worker* Job::find(const HostState& host, int rank) {
+Job::RankRecord* Job::find(const HostState& host, int rank) {
   if (rank < 0 || rank >= static_cast<int>(workers_.size())) return nullptr;
-  Worker& worker = workers_[static_cast<size_t>(rank)];
+  RankRecord& worker = workers_[static_cast<size_t>(rank)];
   return worker.host == &host ? &worker : nullptr;
 }
 
 int Job::run() {
-  std::sort(placement_.begin(), placement_.end(),
+  std::sort(slots_.begin(), slots_.end(),
             [](const auto& one, const auto& other) { return one.first.rank < other.first.rank; });
   if (Status status = open_outputs(); status.ok()) {
     start_all();
@@ -137,8 +137,8 @@ int Job::run() {
 }
 
 Status Job::open_outputs() {
-  std::vector<Worker> workers;
-  for (const auto& [slot, host] : placement_) {
+  std::vector<RankRecord> workers;
+  for (const auto& [slot, host] : slots_) {
     auto out = RankOutput::open(options_, slot, WorkerStream::out, screen_);
     if (!out.ok()) return out.status();
     auto err = RankOutput::open(options_, slot, WorkerStream::err, screen_);
@@ -151,16 +151,16 @@ Status Job::open_outputs() {
 
 void Job::start_all() {
   for (HostState& host : hosts_) host.runner->set_work(host.work);
-  for (Worker& worker : workers_) {
+  for (RankRecord& worker : workers_) {
     if (is_stopping_) {  // one could not be started
       worker.is_over = true;
       for (RankOutput& stream : worker.streams) stream.end(screen_);
       continue;
     }
-    worker.host->runner->start({.rank = worker.slot.rank,
+    worker.host->runner->start({.worker = worker.slot.rank,
                                 .local_rank = worker.slot.local_rank,
                                 .local_size = worker.slot.local_size,
-                                .variables = place_variables(worker.slot)});
+                                .variables = rank_variables(worker.slot)});
   }
 }
 
@@ -214,7 +214,7 @@ void Job::fail(Failure failure) {
 // would end by our signal. Those that have not ended yet may have reported already. A second rank that fails by itself
 // changes nothing.
 bool Job::awaits_cause() const {
-  return std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const RankRecord& worker) {
     int rank = worker.report ? awaited_rank(*worker.report) : -1;
     return rank >= 0 && rank < static_cast<int>(workers_.size()) && !workers_[static_cast<size_t>(rank)].is_over;
   });
@@ -222,13 +222,13 @@ bool Job::awaits_cause() const {
 
 void Job::stop() {
   is_stopping_ = true;
-  for (const Worker& worker : workers_) stopped_ += !worker.is_over && worker.pid > 0;
+  for (const RankRecord& worker : workers_) stopped_ += !worker.is_over && worker.pid > 0;
   for (HostState& host : hosts_)
     if (!host.is_empty) host.runner->stop();
 }
 
 bool Job::all_workers_over() const {
-  return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.is_over; });
+  return std::all_of(workers_.begin(), workers_.end(), [](const RankRecord& worker) { return worker.is_over; });
 }
 
 bool Job::all_hosts_empty() const {
@@ -267,10 +267,10 @@ std::string Job::summary() const {
 
 std::string Job::consequences(const Failure& cause) const {
   std::vector<Aftermath> after;
-  for (const Worker& worker : workers_)
+  for (const RankRecord& worker : workers_)
     if (worker.ended && worker.ended->ending.code() != 0)
       after.push_back({.rank = worker.slot.rank, .report = worker.report, .ending = worker.ended->ending});
   return describe(after, cause);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

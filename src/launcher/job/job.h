@@ -19,7 +19,7 @@
 #include "launcher/workers/failure.h"
 #include "launcher/workers/host_runner.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class Job {
  public:
@@ -34,7 +34,7 @@ class Job {
   int run();
 
  private:
-  struct Worker;
+  struct RankRecord;
   // What a host reports, with its name.
   struct HostState : HostEvents {
     HostState(Job& its_job, std::string its_name) : job(its_job), name(std::move(its_name)) {}
@@ -57,7 +57,7 @@ class Job {
     std::string notice;  // the last one
     bool is_empty = false;
   };
-  struct Worker {
+  struct RankRecord {
     Slot slot;
     HostState* host;
     RankOutput streams[2];  // by WorkerStream
@@ -80,16 +80,16 @@ class Job {
   void show_progress();
   std::string summary() const;
   std::string consequences(const Failure& cause) const;
-  Worker* find(const HostState& host, int rank);
+  RankRecord* find(const HostState& host, int rank);
 
   const Options& options_;
   Screen& screen_;
   Signals& signals_;
   TimePoint began_;
   PollSet set_;
-  std::deque<HostState> hosts_;                         // addresses stay
-  std::vector<std::pair<Slot, HostState*>> placement_;  // by rank once run() has begun
-  std::vector<Worker> workers_;                         // by rank
+  std::deque<HostState> hosts_;                     // addresses stay
+  std::vector<std::pair<Slot, HostState*>> slots_;  // by rank once run() has begun
+  std::vector<RankRecord> workers_;                 // by rank
   bool is_stopping_ = false;
   int stop_signal_ = 0;  // what ended the job, if a signal did
   std::vector<Failure> failures_;
@@ -98,4 +98,4 @@ class Job {
   size_t started_ = 0;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

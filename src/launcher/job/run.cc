@@ -19,7 +19,7 @@
 #include "launcher/workers/meeting.h"
 #include "model/config.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr double kSilences = 2;  // the ranks of a silent host are noticed first, by their peers
@@ -156,4 +156,4 @@ int run_job(const Options& options, const std::vector<Slot>& slots) {
   return Run(options, std::move(*signals)).run(slots);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 #include "launcher/processes/process.h"
 #include "model/config.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 elastic::Settings settings_of(const Options& options, double start_timeout) {
@@ -89,4 +89,4 @@ int run_elastic_job(const Options& options, Signals& signals) {
   return job.run();
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

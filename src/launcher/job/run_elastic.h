@@ -4,9 +4,9 @@
 #include "launcher/command_line/options.h"
 #include "launcher/processes/signals.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // The exit code, as of run_job() (run.h).
 int run_elastic_job(const Options& options, Signals& signals);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

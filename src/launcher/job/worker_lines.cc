@@ -5,7 +5,7 @@
 
 #include "base/bell.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 Result<std::unique_ptr<WorkerLines>> WorkerLines::create() {
   auto bell = create_bell();
@@ -78,4 +78,4 @@ Status WorkerLines::listen_to(int worker, FramedStream& line, LineEvents& events
   }
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -17,7 +17,7 @@
 #include "net/framed.h"
 #include "rendezvous/elastic_messages.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class LineEvents {
  public:
@@ -56,4 +56,4 @@ class WorkerLines {
   std::map<int, FramedStream> lines_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

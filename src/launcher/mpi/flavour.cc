@@ -8,7 +8,7 @@
 
 #include "base/number.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // "4.1.4" in "mpirun (Open MPI) 4.1.4"; "2021.13" in "Version 2021.13 Build 20240515".
@@ -69,4 +69,4 @@ std::string describe(const MpiVersion& version) {
 
 bool is_open_mpi_kind(MpiFlavour flavour) { return flavour == MpiFlavour::open_mpi || flavour == MpiFlavour::spectrum; }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace hvd {
+namespace hvd::launcher {
 
 enum class MpiFlavour { open_mpi, spectrum, mpich, intel };
 
@@ -25,4 +25,4 @@ std::string describe(const MpiVersion& version);  // "Open MPI 4.1.4"
 // compiled for one kind does not work with the other.
 bool is_open_mpi_kind(MpiFlavour flavour);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

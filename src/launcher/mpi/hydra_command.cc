@@ -6,7 +6,7 @@
 #include "base/joined.h"
 #include "launcher/mpi/mpi_command.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 class HydraCommand {
@@ -115,4 +115,4 @@ MpiStart hydra_command(const MpiVersion& version, const std::string& program, co
   return HydraCommand(version, program, job).start();
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

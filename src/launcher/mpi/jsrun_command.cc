@@ -6,7 +6,7 @@
 #include "launcher/mpi/mpi_command.h"
 #include "launcher/processes/shell_words.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 MpiStart jsrun_command(const std::string& program, const MpiJob& job, const std::string& rank_file) {
   MpiStart start{.command = {program}, .variables = job.variables};
@@ -45,4 +45,4 @@ std::string rank_file_text(const MpiJob& job, int cores) {
   return text;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

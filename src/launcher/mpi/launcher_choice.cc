@@ -5,7 +5,7 @@
 #include "base/joined.h"
 #include "launcher/processes/programs.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 std::vector<std::string> options_for_mpirun(const Options& options) {
@@ -53,4 +53,4 @@ Result<LauncherChoice> choose_launcher(const Options& options, const Lookup& loo
   return built_in(options, fmt::format("{}. The built-in launcher runs the job", mpirun.status().message()));
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

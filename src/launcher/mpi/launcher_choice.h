@@ -9,7 +9,7 @@
 #include "launcher/command_line/options.h"
 #include "launcher/mpi/mpi_programs.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct LauncherChoice {
   std::optional<Mpirun> mpirun;
@@ -23,4 +23,4 @@ struct LauncherChoice {
 // launcher's.
 Result<LauncherChoice> choose_launcher(const Options& options, const Lookup& lookup);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

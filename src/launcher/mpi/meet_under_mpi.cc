@@ -11,7 +11,7 @@
 #include "net/key.h"
 #include "net/tls.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr const char* kController = "HOROVOD_CONTROLLER";
@@ -84,4 +84,4 @@ Result<MeetingUnderMpi> meet_under_mpi(const Options& options, const MpiJob& job
   return meeting;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

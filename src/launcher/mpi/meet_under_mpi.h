@@ -10,7 +10,7 @@
 #include "launcher/mpi/mpi_job.h"
 #include "launcher/mpi/mpi_programs.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct MeetingUnderMpi {
   Variables variables;             // of the ranks; may hold secrets
@@ -23,4 +23,4 @@ struct MeetingUnderMpi {
 Result<MeetingUnderMpi> meet_under_mpi(const Options& options, const MpiJob& job, const Mpirun* mpirun,
                                        const std::string& program, const Lookup& lookup, bool dry_run);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -6,7 +6,7 @@
 #include "launcher/mpi/flavour.h"
 #include "launcher/mpi/mpi_job.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // `program` is the first word of the command.
 MpiStart mpirun_command(const MpiVersion& version, const std::string& program, const MpiJob& job);
@@ -24,4 +24,4 @@ MpiStart jsrun_command(const std::string& program, const MpiJob& job, const std:
 // Which rank gets which cores of which host; `cores` is how many a host has.
 std::string rank_file_text(const MpiJob& job, int cores);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -12,7 +12,7 @@
 #include "launcher/workers/binding.h"
 #include "launcher/workers/environment.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kMcaPrefix = "OMPI_MCA_";
@@ -32,7 +32,7 @@ bool is_identifier(std::string_view name) {
 }
 
 bool is_exportable(std::string_view name) {
-  return is_identifier(name) && !is_place_variable(name) && name != "_" && name != "SHLVL" &&
+  return is_identifier(name) && !is_rank_variable(name) && name != "_" && name != "SHLVL" &&
          std::none_of(std::begin(kOfMpi), std::end(kOfMpi),
                       [&](std::string_view each) { return name.starts_with(each); });
 }
@@ -102,7 +102,7 @@ std::string network_text(const InterfaceAddress& address) {
 
 }  // namespace
 
-bool is_place_variable(std::string_view name) {
+bool is_rank_variable(std::string_view name) {
   return std::find(std::begin(kPlace), std::end(kPlace), name) != std::end(kPlace);
 }
 
@@ -152,4 +152,4 @@ std::vector<std::string> networks_of(const std::vector<std::string>& names, cons
   return has_all || networks.empty() ? names : networks;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 #include "launcher/hosts/hosts.h"
 #include "net/interfaces.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct MpiJob {
   std::vector<Host> hosts;  // with as many slots as they get ranks
@@ -46,10 +46,10 @@ struct MpiStart {
 Result<MpiJob> make_mpi_job(const Options& options, const std::vector<Slot>& slots, char* const* environment);
 
 // Variables that say what a process is in some job. Those of the surroundings must not reach the ranks of a new one.
-bool is_place_variable(std::string_view name);
+bool is_rank_variable(std::string_view name);
 
 // The names, or, if this host has only some of them, the networks of those: hosts then name theirs differently, and
 // Open MPI fails on a host that does not have a name it was given. `all` are this host's.
 std::vector<std::string> networks_of(const std::vector<std::string>& names, const std::vector<InterfaceAddress>& all);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -9,7 +9,7 @@
 #include "launcher/processes/capture.h"
 #include "launcher/processes/programs.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(20);  // for a program on a slow network disk
@@ -127,4 +127,4 @@ Result<std::string> find_mpicc(const Mpirun* mpirun, const Lookup& lookup) {
   return no_mpicc(is_open, " in PATH");
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

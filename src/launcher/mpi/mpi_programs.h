@@ -9,7 +9,7 @@
 #include "launcher/hosts/allocation.h"
 #include "launcher/mpi/flavour.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Mpirun {
   std::string path;
@@ -35,4 +35,4 @@ std::optional<bool> kind_of_surroundings(const Lookup& lookup);
 // either may have been built for the other.
 std::optional<bool> likely_kind(const Lookup& lookup);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -7,7 +7,7 @@
 #include "launcher/workers/meeting.h"
 #include "net/tls.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr Duration kReadPatience = std::chrono::seconds(2);  // the store is in this process
@@ -21,26 +21,26 @@ Result<MpiReports> MpiReports::create(const Options& options, const MpiJob& job)
   if (!listener.ok()) return listener.status();
   auto key = Key::random();
   if (!key.ok()) return key.status();
-  ReportStore place{.addresses = {}, .port = 0, .key = *key, .tls_identity = {}};
+  ReportStore location{.addresses = {}, .port = 0, .key = *key, .tls_identity = {}};
   Credentials credentials{.key = *key, .tls = nullptr};
   if (!is_here && wants_tls(options)) {
     auto identity = make_tls_identity();
     if (!identity.ok()) return identity.status();
     auto tls = TlsContext::create(*identity);
     if (!tls.ok()) return tls.status();
-    place.tls_identity = std::move(*identity);
+    location.tls_identity = std::move(*identity);
     credentials.tls = std::move(*tls);
   }
   auto store = StoreServer::create(std::move(*listener), credentials);
   if (!store.ok()) return store.status();
-  place.addresses = joined(published_addresses((*store)->endpoints()), ",");
-  place.port = (*store)->port();
-  return MpiReports(std::move(place), std::move(*store));
+  location.addresses = joined(published_addresses((*store)->endpoints()), ",");
+  location.port = (*store)->port();
+  return MpiReports(std::move(location), std::move(*store));
 }
 
 std::vector<EndReport> MpiReports::read() const {
-  auto reports = read_reports(place_, Clock::now() + kReadPatience);
+  auto reports = read_reports(location_, Clock::now() + kReadPatience);
   return reports.ok() ? std::move(*reports) : std::vector<EndReport>();
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -14,22 +14,22 @@
 #include "rendezvous/report_store.h"
 #include "rendezvous/store_server.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class MpiReports {
  public:
   // Listens on this machine alone where all ranks are here.
   static Result<MpiReports> create(const Options& options, const MpiJob& job);
 
-  std::string variable() const { return encode(place_); }  // the value of kReportStoreVariable
-  std::vector<EndReport> read() const;                     // what the ranks have said so far
+  std::string variable() const { return encode(location_); }  // the value of kReportStoreVariable
+  std::vector<EndReport> read() const;                        // what the ranks have said so far
 
  private:
-  MpiReports(ReportStore place, std::unique_ptr<StoreServer> store)
-      : place_(std::move(place)), store_(std::move(store)) {}
+  MpiReports(ReportStore location, std::unique_ptr<StoreServer> store)
+      : location_(std::move(location)), store_(std::move(store)) {}
 
-  ReportStore place_;
+  ReportStore location_;
   std::unique_ptr<StoreServer> store_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

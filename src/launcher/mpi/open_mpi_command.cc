@@ -7,7 +7,7 @@
 #include "base/joined.h"
 #include "launcher/mpi/mpi_command.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kManyHosts = 64;  // from here on, hosts that start each other are too slow, and fail at limits of ssh
@@ -157,4 +157,4 @@ MpiStart mpirun_command(const MpiVersion& version, const std::string& program, c
                                            : hydra_command(version, program, job);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

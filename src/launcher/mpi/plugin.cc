@@ -21,7 +21,7 @@
 #include "launcher/processes/programs.h"
 #include "launcher/processes/shell_words.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -151,4 +151,4 @@ Status build(const Plugin& plugin) {
   return status;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

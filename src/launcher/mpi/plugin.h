@@ -11,7 +11,7 @@
 #include "launcher/hosts/allocation.h"
 #include "launcher/mpi/mpi_programs.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Plugin {
   std::string source;  // of the package
@@ -28,4 +28,4 @@ bool is_built(const Plugin& plugin);
 // Nothing to do if it is built already.
 Status build(const Plugin& plugin);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -23,7 +23,7 @@
 #include "launcher/workers/environment.h"
 #include "launcher/workers/failure.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -102,7 +102,7 @@ class Image {
   Image(std::string path, const MpiStart& start) : path_(std::move(path)), words_(start.command) {
     std::vector<char*> inherited;
     for (char** entry = environ; *entry != nullptr; ++entry)
-      if (std::string_view name(*entry, std::strcspn(*entry, "=")); name != "_" && !is_place_variable(name))
+      if (std::string_view name(*entry, std::strcspn(*entry, "=")); name != "_" && !is_rank_variable(name))
         inherited.push_back(*entry);
     inherited.push_back(nullptr);
     environment_ = merged_environment({}, inherited.data(), {&start.variables});
@@ -206,4 +206,4 @@ int build_mpi(const std::string& program) {
   return 0;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

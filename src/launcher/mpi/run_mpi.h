@@ -10,7 +10,7 @@
 #include "launcher/hosts/hosts.h"
 #include "launcher/mpi/launcher_choice.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // `program` is how horovodrun was called. Returns the exit code.
 int run_mpi_job(const Options& options, const std::vector<Slot>& slots, const LauncherChoice& choice,
@@ -23,4 +23,4 @@ Result<std::string> describe_mpi_job(const Options& options, const std::vector<S
 // --build-mpi: returns the exit code.
 int build_mpi(const std::string& program);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <ctime>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kLongestHeldLine = 1 << 20;
@@ -135,4 +135,4 @@ bool same_file(int one, int other) {
   return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "base/status.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // Puts "[<label>]<stdout>:" in front of every line of one stream; the label is the rank.
 class LinePrefixer {
@@ -69,4 +69,4 @@ class Console {
 // Whether two descriptors lead to the same file, terminal or pipe.
 bool same_file(int one, int other);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

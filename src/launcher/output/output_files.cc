@@ -10,7 +10,7 @@
 
 #include "base/bell.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr Duration kTimeToOpen = std::chrono::seconds(1);
@@ -192,4 +192,4 @@ void OutputFiles::add_to(PollSet& set) {
   if (state_->since && !is_said_) set.wake_at(*state_->since + patience_);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

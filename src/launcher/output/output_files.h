@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "launcher/processes/poll_set.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class OutputFiles {
  public:
@@ -60,4 +60,4 @@ class OutputFiles {
   bool is_said_ = false;  // that a file hangs
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <utility>
 
-namespace hvd {
+namespace hvd::launcher {
 
 Result<RankOutput> RankOutput::open(const Options& options, const Slot& slot, WorkerStream stream, Screen& screen) {
   size_t digits = std::to_string(slot.size - 1).size();
@@ -43,4 +43,4 @@ void RankOutput::forward(std::string_view lines, Screen& screen) {
   if (file_) screen.files().append(*file_, lines);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

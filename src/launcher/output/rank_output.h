@@ -10,7 +10,7 @@
 #include "launcher/output/output.h"
 #include "launcher/output/screen.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class RankOutput {
  public:
@@ -38,4 +38,4 @@ class RankOutput {
   bool has_ended_ = false;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 size_t terminal_width() {
@@ -78,4 +78,4 @@ void flush_at_end(Screen& screen, Signals& signals, PollSet& set, bool was_stopp
   screen.flush();  // what is said last
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

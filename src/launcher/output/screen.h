@@ -13,7 +13,7 @@
 #include "launcher/processes/signals.h"
 #include "launcher/workers/host_runner.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class Screen {
  public:
@@ -49,4 +49,4 @@ class Screen {
 // The readers of our output take the time they need, but not after the user asked us to stop.
 void flush_at_end(Screen& screen, Signals& signals, PollSet& set, bool was_stopped);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -12,7 +12,7 @@
 
 #include "net/poller.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMostOutput = 4 << 20;                     // what is more is read and dropped
@@ -89,4 +89,4 @@ std::string output_of(std::vector<std::string> command, Duration patience) {
   return captured.ok() && captured->ending.code() == 0 ? captured->out : "";
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

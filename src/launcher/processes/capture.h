@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "launcher/processes/process.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Captured {
   Ending ending;
@@ -22,4 +22,4 @@ Result<Captured> capture(std::vector<std::string> command, Duration patience);
 // All that it writes to stdout, or nothing when it fails or takes too long.
 std::string output_of(std::vector<std::string> command, Duration patience);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

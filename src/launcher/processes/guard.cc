@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // Kills whatever the launcher left to us, which is nothing when it ended by itself.
@@ -84,4 +84,4 @@ Ending run_below(const std::function<int()>& body) {
   return pid < 0 ? Ending{.signalled = false, .number = 1} : watch(pid, watched_signals());
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -12,7 +12,7 @@
 
 #include "launcher/processes/process.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // Signals the launcher acts upon; blocked in both processes, which read them from a descriptor or by sigwait.
 inline constexpr int kStopSignals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -24,4 +24,4 @@ int run_guarded(const char* name, const std::function<int()>& launcher);
 // already runs guarded.
 Ending run_below(const std::function<int()>& body);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

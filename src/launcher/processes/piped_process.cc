@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMostSaid = 16 << 10;
@@ -70,4 +70,4 @@ void PipedProcess::kill() const {
   if (!ending_) ::kill(-pid_, SIGKILL);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

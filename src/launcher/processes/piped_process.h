@@ -12,7 +12,7 @@
 #include "launcher/processes/poll_set.h"
 #include "launcher/processes/process.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class PipedProcess {
  public:
@@ -48,4 +48,4 @@ class PipedProcess {
   std::set<pid_t>* strangers_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -5,7 +5,7 @@
 
 #include "net/poller.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 void PollSet::add(int fd, short events, std::function<void()> action) {
   wanted_.push_back({.fd = fd, .events = events, .revents = 0});
@@ -23,4 +23,4 @@ void PollSet::wait() {
   }
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

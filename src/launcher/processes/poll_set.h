@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class PollSet {
  public:
@@ -24,4 +24,4 @@ class PollSet {
   TimePoint wake_ = kNever;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

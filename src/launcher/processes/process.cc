@@ -21,7 +21,7 @@
 
 #include "base/end_report.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 struct Pipe {
@@ -197,4 +197,4 @@ std::vector<pid_t> descendants(const std::set<pid_t>& except, pid_t root) {
   return found;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

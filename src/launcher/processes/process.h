@@ -11,7 +11,7 @@
 #include "base/fd.h"
 #include "base/status.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Child {
   pid_t pid = -1;  // also its process group
@@ -56,4 +56,4 @@ bool has_no_children();  // not even one that has ended and was not waited for
 // Every living process below `root`, from /proc; without those in `except` and what is below them. 0: this process.
 std::vector<pid_t> descendants(const std::set<pid_t>& except = {}, pid_t root = 0);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

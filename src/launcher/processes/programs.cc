@@ -11,7 +11,7 @@
 
 #include "launcher/processes/capture.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr Duration kPythonPatience = std::chrono::seconds(20);  // on a slow network disk
@@ -80,4 +80,4 @@ std::string find_library(const std::string& program) {
   return library_of(output_of({python, "-c", std::string(kFolderScript)}, kPythonPatience));
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

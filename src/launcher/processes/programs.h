@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace hvd {
+namespace hvd::launcher {
 
 bool is_program(const std::filesystem::path& path);  // a file that may be executed
 
@@ -27,4 +27,4 @@ std::string library_of(const std::string& package_folder);
 // called.
 std::string find_library(const std::string& program);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -6,7 +6,7 @@
 #include <cctype>
 #include <cstring>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kBlank = " \t\r\n";
@@ -77,4 +77,4 @@ std::string shell_line(const std::vector<std::string>& words) {
   return line;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // Quotes and backslashes as in sh; nothing is expanded. An error when a quote is not closed.
 Result<std::vector<std::string>> split_shell_words(std::string_view text);
@@ -18,4 +18,4 @@ std::string shell_quoted(std::string_view word);  // always in single quotes
 // A command line that sh reads as these words; only those that need it are quoted.
 std::string shell_line(const std::vector<std::string>& words);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

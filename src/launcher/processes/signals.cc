@@ -10,7 +10,7 @@
 
 #include "launcher/processes/guard.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 UniqueFd watch(const sigset_t& signals) { return UniqueFd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK)); }
@@ -54,4 +54,4 @@ void Signals::reap(const std::function<void(pid_t pid, int status)>& take) {
   for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) take(pid, status);
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

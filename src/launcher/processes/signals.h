@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "launcher/processes/poll_set.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 class Signals {
  public:
@@ -30,4 +30,4 @@ class Signals {
   UniqueFd stops_, children_;
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

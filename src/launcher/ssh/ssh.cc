@@ -9,7 +9,7 @@
 #include "launcher/processes/shell_words.h"
 #include "launcher/workers/environment.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kKubexec = "kubexec.sh";
@@ -144,4 +144,4 @@ std::string explain_failure(const Ssh& ssh, const Host& host, Ending ending, std
   return text;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

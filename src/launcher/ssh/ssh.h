@@ -11,7 +11,7 @@
 #include "launcher/hosts/hosts.h"
 #include "launcher/processes/process.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // How this job reaches other hosts.
 struct Ssh {
@@ -44,4 +44,4 @@ std::string trial_command(const Ssh& ssh, const Host& host);
 std::string explain_failure(const Ssh& ssh, const Host& host, Ending ending, std::string_view said,
                             std::string_view printed);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

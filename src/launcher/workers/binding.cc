@@ -10,7 +10,7 @@
 
 #include "base/cores.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr int kMostNodes = 1024;
@@ -62,4 +62,4 @@ std::vector<int> parse_cpu_list(std::string_view text) {
   return cpus;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

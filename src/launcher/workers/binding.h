@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace hvd {
+namespace hvd::launcher {
 
 class Binding {
  public:
@@ -24,4 +24,4 @@ int core_count();  // by this process
 // "0-3,8": the kernel's way to write a list of cores.
 std::vector<int> parse_cpu_list(std::string_view text);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

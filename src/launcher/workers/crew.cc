@@ -13,7 +13,7 @@
 
 #include "launcher/workers/environment.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kReadSize = 64 << 10;
@@ -76,20 +76,20 @@ void Crew::start(const Start& start) {
       .cpus = binding_.cpus_of(start.local_rank, start.local_size),
       .kept = pipe.ok() ? pipe->write.get() : -1};
   auto child = spawn(program);
-  if (!child.ok()) return events_.on_not_started(start.rank, child.status().message());
-  Worker& worker = workers_.emplace_back();
-  worker.rank = start.rank;
+  if (!child.ok()) return events_.on_not_started(start.worker, child.status().message());
+  Member& worker = workers_.emplace_back();
+  worker.id = start.worker;
   worker.pid = child->pid;
   worker.streams[0] = std::move(child->out);
   worker.streams[1] = std::move(child->err);
   if (pipe.ok()) worker.report = std::move(pipe->read);
   is_empty_ = false;
-  events_.on_started(start.rank, child->pid);
+  events_.on_started(start.worker, child->pid);
 }
 
-void Crew::stop(int rank) {
-  for (Worker& worker : workers_) {
-    if (worker.rank != rank) continue;
+void Crew::stop(int id) {
+  for (Member& worker : workers_) {
+    if (worker.id != id) continue;
     if (worker.has_ended) {
       kill_leftovers_of(worker);
       worker.is_forgotten = true;
@@ -104,7 +104,7 @@ void Crew::stop(int rank) {
 }
 
 // Processes of its group that it left behind. Only those below us: its number may be somebody else's by now.
-void Crew::kill_leftovers_of(const Worker& worker) const {
+void Crew::kill_leftovers_of(const Member& worker) const {
   for (pid_t pid : descendants(strangers_))
     if (::getpgid(pid) == worker.pid) ::kill(pid, SIGKILL);
 }
@@ -127,7 +127,7 @@ void Crew::kill() {
 // Groups at once, so that a process that is just forking another cannot save it from the signal.
 void Crew::signal_all(int signal) {
   std::set<pid_t> groups;
-  for (Worker& worker : workers_) {
+  for (Member& worker : workers_) {
     if (worker.has_ended) continue;
     worker.sent = signal;
     groups.insert(worker.pid);
@@ -139,7 +139,7 @@ void Crew::signal_all(int signal) {
 
 void Crew::add_to(PollSet& set) {
   set.wake_at(look_again_ ? Clock::now() : next_kill());
-  for (Worker& worker : workers_) {
+  for (Member& worker : workers_) {
     if (worker.report) set.add(worker.report.get(), POLLIN, [this, &worker] { read_report(worker); });
     for (WorkerStream stream : kStreams) {
       const UniqueFd& fd = worker.streams[static_cast<size_t>(stream)];
@@ -151,7 +151,7 @@ void Crew::add_to(PollSet& set) {
 
 void Crew::look() {
   kill_due();
-  std::erase_if(workers_, [](const Worker& worker) {
+  std::erase_if(workers_, [](const Member& worker) {
     return worker.is_forgotten && !worker.streams[0] && !worker.streams[1] && worker.kill_at == kNever;
   });
   if (!std::exchange(look_again_, false) || phase_ == Phase::running) return;
@@ -161,14 +161,14 @@ void Crew::look() {
 
 TimePoint Crew::next_kill() const {
   TimePoint next = kill_at_;
-  for (const Worker& worker : workers_) next = std::min(next, worker.kill_at);
+  for (const Member& worker : workers_) next = std::min(next, worker.kill_at);
   return next;
 }
 
 void Crew::kill_due() {
   TimePoint now = Clock::now();
   if (kill_at_ <= now) kill();
-  for (Worker& worker : workers_) {
+  for (Member& worker : workers_) {
     if (worker.kill_at > now) continue;
     worker.kill_at = kNever;
     worker.sent = SIGKILL;
@@ -181,7 +181,7 @@ void Crew::kill_due() {
 void Crew::on_reaped(pid_t pid, int status) {
   look_again_ = true;
   auto worker = std::find_if(workers_.begin(), workers_.end(),
-                             [&](const Worker& one) { return one.pid == pid && !one.has_ended; });
+                             [&](const Member& one) { return one.pid == pid && !one.has_ended; });
   if (worker == workers_.end()) return;
   worker->has_ended = true;
   read_report(*worker);
@@ -191,22 +191,22 @@ void Crew::on_reaped(pid_t pid, int status) {
   // Killed by a signal that we did not send, it died by itself just before ours came.
   ended.was_stopped = worker->sent != 0 && (!ended.ending.signalled || number == SIGTERM || number == worker->sent);
   if (ended.ending.signalled && number == SIGKILL && !ended.was_stopped) ended.out_of_memory = memory_.has_killed();
-  events_.on_ended(worker->rank, ended);
+  events_.on_ended(worker->id, ended);
 }
 
 // After the workers, whatever they started has to go too: it would hold the terminal, ports and memory.
 void Crew::look_for_leftovers() {
   if (is_empty_) return;
-  if (std::any_of(workers_.begin(), workers_.end(), [](const Worker& worker) { return !worker.has_ended; })) return;
+  if (std::any_of(workers_.begin(), workers_.end(), [](const Member& worker) { return !worker.has_ended; })) return;
   if (!descendants(strangers_).empty()) return;
   is_empty_ = true;
-  for (Worker& worker : workers_)  // nobody below us can write any more: take what is in the pipes and close them
+  for (Member& worker : workers_)  // nobody below us can write any more: take what is in the pipes and close them
     for (WorkerStream stream : kStreams)
       while (worker.streams[static_cast<size_t>(stream)]) read(worker, stream);
   events_.on_empty();
 }
 
-void Crew::read_report(Worker& worker) {
+void Crew::read_report(Member& worker) {
   std::array<char, kReadSize> buffer;
   ssize_t count = worker.report ? ::read(worker.report.get(), buffer.data(), buffer.size()) : 0;
   if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
@@ -215,19 +215,19 @@ void Crew::read_report(Worker& worker) {
     return;
   }
   worker.reported.append(buffer.data(), static_cast<size_t>(count));
-  while (auto report = take_report(worker.reported)) events_.on_report(worker.rank, *report);
+  while (auto report = take_report(worker.reported)) events_.on_report(worker.id, *report);
 }
 
-void Crew::read(Worker& worker, WorkerStream stream) {
+void Crew::read(Member& worker, WorkerStream stream) {
   UniqueFd& fd = worker.streams[static_cast<size_t>(stream)];
   if (!fd) return;  // it ended since it was looked at
   std::array<char, kReadSize> buffer;
   ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
   if (count < 0 && errno == EINTR) return;
   if (count < 0 && errno == EAGAIN && !is_empty_) return;
-  if (count > 0) return events_.on_output(worker.rank, stream, {buffer.data(), static_cast<size_t>(count)});
+  if (count > 0) return events_.on_output(worker.id, stream, {buffer.data(), static_cast<size_t>(count)});
   fd = UniqueFd();
-  events_.on_output_end(worker.rank, stream);
+  events_.on_output_end(worker.id, stream);
 }
 
 MemoryEvents::MemoryEvents() : kills_(count_kills()) {}
@@ -237,4 +237,4 @@ bool MemoryEvents::has_killed() {
   return now > std::exchange(kills_, now) && now > 0;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -12,7 +12,7 @@
 #include "launcher/workers/binding.h"
 #include "launcher/workers/host_runner.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // Counts the processes of this cgroup that the kernel has killed because memory ran out.
 class MemoryEvents {
@@ -31,7 +31,7 @@ class Crew : public HostRunner {
 
   void set_work(const Work& work) override;
   void start(const Start& start) override;
-  void stop(int rank) override;
+  void stop(int id) override;
   void stop() override;
   void kill() override;
   void leave() override {}
@@ -43,8 +43,8 @@ class Crew : public HostRunner {
 
  private:
   enum class Phase { running, stopping, killing };
-  struct Worker {
-    int rank = 0;
+  struct Member {
+    int id = 0;  // Start::worker
     pid_t pid = -1;
     UniqueFd streams[2];  // by WorkerStream; none once its end was reached
     UniqueFd report;      // where it says why it ends
@@ -57,10 +57,10 @@ class Crew : public HostRunner {
   };
 
   void signal_all(int signal);
-  void kill_leftovers_of(const Worker& worker) const;
+  void kill_leftovers_of(const Member& worker) const;
   void look_for_leftovers();
-  void read(Worker& worker, WorkerStream stream);
-  void read_report(Worker& worker);
+  void read(Member& worker, WorkerStream stream);
+  void read_report(Member& worker);
   void kill_due();
   TimePoint next_kill() const;
 
@@ -69,7 +69,7 @@ class Crew : public HostRunner {
   Work work_;
   Binding binding_;
   MemoryEvents memory_;
-  std::deque<Worker> workers_;  // addresses stay, except in look()
+  std::deque<Member> workers_;  // addresses stay, except in look()
   Phase phase_ = Phase::running;
   TimePoint kill_at_ = kNever;
   bool held_[2] = {false, false};
@@ -77,4 +77,4 @@ class Crew : public HostRunner {
   bool look_again_ = false;  // for leftovers: a process has ended, or none may be there
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -11,7 +11,7 @@
 
 #include "base/joined.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // They say who is logged in where, and are wrong on any other host.
@@ -79,7 +79,7 @@ Variables job_variables(const Variables& tunables, const Meeting& meeting) {
   return all;
 }
 
-Variables place_variables(const Slot& slot) {
+Variables rank_variables(const Slot& slot) {
   return {{"HOROVOD_HOSTNAME", slot.host},
           {"HOROVOD_RANK", std::to_string(slot.rank)},
           {"HOROVOD_SIZE", std::to_string(slot.size)},
@@ -141,4 +141,4 @@ Work work_on(const Host& host, const Options& options, const Meeting& meeting, c
   return work;
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

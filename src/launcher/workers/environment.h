@@ -12,13 +12,13 @@
 #include "launcher/workers/host_runner.h"
 #include "launcher/workers/meeting.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 // What all workers of a job are told: `tunables` (the command line's) and where they meet.
 Variables job_variables(const Variables& tunables, const Meeting& meeting);
 
 // What says which rank a worker is.
-Variables place_variables(const Slot& slot);
+Variables rank_variables(const Slot& slot);
 
 // What of the launcher's environment goes to another host: all but what belongs to this machine or login alone.
 Variables forwarded_variables(char* const* inherited, const Host& host);
@@ -42,4 +42,4 @@ std::string current_directory();
 Work work_on(const Host& host, const Options& options, const Meeting& meeting, const std::string& directory,
              bool is_here, int cores, int local_size);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

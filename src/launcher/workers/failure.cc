@@ -9,7 +9,7 @@
 
 #include "base/joined.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr size_t kMostRanks = 16;  // in one list
@@ -235,4 +235,4 @@ std::string hint_for(const Failure& failure, const std::vector<std::string_view>
   return "";
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "launcher/workers/host_runner.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Failure {
   // In the order of how likely each is the cause of the others. `told`: it did not end badly, or was stopped before it
@@ -71,4 +71,4 @@ Failure cause_in(const std::vector<EndReport>& reports);  // not empty
 // What to do about it, for causes that are known; may be empty. `lines` are the last ones of the rank's stderr.
 std::string hint_for(const Failure& failure, const std::vector<std::string_view>& lines);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -17,7 +17,7 @@
 #include "launcher/processes/poll_set.h"
 #include "launcher/processes/process.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 inline constexpr Duration kGrace = std::chrono::seconds(5);  // from SIGTERM to SIGKILL
 
@@ -32,9 +32,10 @@ struct Work {
   std::string bind_to;    // "", "none", "core" or "numa"
 };
 
-// One worker. Its rank is its name until it has ended.
+// One worker.
 struct Start {
-  int rank = 0, local_rank = 0, local_size = 1;
+  int worker = 0;  // its id, by which events name it: its rank in a static job, the driver's number in an elastic one
+  int local_rank = 0, local_size = 1;
   Variables variables;  // on top of the work's
 };
 
@@ -46,12 +47,12 @@ struct Ended {
 
 class HostEvents {
  public:
-  virtual void on_started(int rank, pid_t pid) = 0;
-  virtual void on_not_started(int rank, std::string_view reason) = 0;
-  virtual void on_output(int rank, WorkerStream stream, std::string_view bytes) = 0;
-  virtual void on_output_end(int rank, WorkerStream stream) = 0;  // once each; may come after the worker's end
-  virtual void on_report(int rank, const EndReport& report) = 0;  // before its end: why it comes
-  virtual void on_ended(int rank, const Ended& ended) = 0;
+  virtual void on_started(int worker, pid_t pid) = 0;
+  virtual void on_not_started(int worker, std::string_view reason) = 0;
+  virtual void on_output(int worker, WorkerStream stream, std::string_view bytes) = 0;
+  virtual void on_output_end(int worker, WorkerStream stream) = 0;  // once each; may come after the worker's end
+  virtual void on_report(int worker, const EndReport& report) = 0;  // before its end: why it comes
+  virtual void on_ended(int worker, const Ended& ended) = 0;
   virtual void on_notice(std::string_view text) = 0;  // worth telling the user
   virtual void on_empty() = 0;                        // after stop() or kill(): no process is left, no output to come
   // The host is out of reach, and with it all it ran. Not `is_cause`: it was told to stop, and did not.
@@ -67,7 +68,7 @@ class HostRunner {
   virtual void set_work(const Work& work) = 0;  // once, before the first start()
   virtual void start(const Start& start) = 0;
   // SIGTERM to one worker and all it started; SIGKILL after the grace, or at once to what one that has ended left.
-  virtual void stop(int rank) = 0;
+  virtual void stop(int worker) = 0;
   virtual void stop() = 0;   // the same for all, also what they left behind; on_empty() tells the end
   virtual void kill() = 0;   // at once
   virtual void leave() = 0;  // after on_empty(): the host is not needed any more
@@ -78,4 +79,4 @@ class HostRunner {
   virtual void look() = 0;                            // after every wait
 };
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -16,7 +16,7 @@
 #include "net/socket.h"
 #include "net/tls.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
@@ -129,4 +129,4 @@ Result<Key> key_of_job(const Options& options) {
                                                     from_stdin ? "stdin" : options.key_file));
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -14,7 +14,7 @@
 #include "net/key.h"
 #include "rendezvous/store_server.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 struct Meeting {
   std::string addresses;  // of the launcher, the preferred first, separated by commas
@@ -39,4 +39,4 @@ bool wants_tls(const Options& options);  // --tls or HOROVOD_TLS
 // The key of options.key_file ("-": from stdin). Without it a new one; for an agent, from stdin.
 Result<Key> key_of_job(const Options& options);
 
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using namespace std::chrono_literals;
@@ -41,8 +41,8 @@ Result<AgentMessage> next(AgentLink& link, AgentLink* other = nullptr) {
 
 TEST(AgentLink, MessagesArriveInOrder) {
   Ends ends = make_ends();
-  for (int rank = 0; rank < 100; rank++) ends.here->send(WorkerStarted{.rank = rank});
-  for (int rank = 0; rank < 100; rank++) EXPECT_EQ(std::get<WorkerStarted>(*next(*ends.there)).rank, rank);
+  for (int rank = 0; rank < 100; rank++) ends.here->send(WorkerStarted{.worker = rank});
+  for (int rank = 0; rank < 100; rank++) EXPECT_EQ(std::get<WorkerStarted>(*next(*ends.there)).worker, rank);
 }
 
 TEST(AgentLink, LargeOnesGoOutWhileTheOtherSideReads) {
@@ -105,4 +105,4 @@ TEST(AgentLink, BytesThatAreNoMessageEndIt) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

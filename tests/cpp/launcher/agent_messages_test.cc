@@ -4,7 +4,7 @@
 
 #include <random>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 std::vector<AgentMessage> examples() {
@@ -14,20 +14,20 @@ std::vector<AgentMessage> examples() {
             .defaults = {{"OMP_NUM_THREADS", "3"}},
             .bind_to = "core"};
   return {AgentHello{.version = "1.0", .host = "b", .pid = 4711, .cores = 8},
-          WorkerStarted{.rank = 3, .pid = 12},
-          WorkerNotStarted{.rank = 3, .reason = "no such file"},
-          WorkerOutput{.rank = 1, .stream = WorkerStream::err, .bytes = std::string("a\0\xff", 3)},
-          WorkerOutputEnd{.rank = 1, .stream = WorkerStream::out},
-          WorkerEnded{.rank = 2, .ended = {.ending = {.signalled = true, .number = 9}, .out_of_memory = true}},
+          WorkerStarted{.worker = 3, .pid = 12},
+          WorkerNotStarted{.worker = 3, .reason = "no such file"},
+          WorkerOutput{.worker = 1, .stream = WorkerStream::err, .bytes = std::string("a\0\xff", 3)},
+          WorkerOutputEnd{.worker = 1, .stream = WorkerStream::out},
+          WorkerEnded{.worker = 2, .ended = {.ending = {.signalled = true, .number = 9}, .out_of_memory = true}},
           AgentNotice{"text"},
           AgentEmpty{},
           AgentWork{.work = work, .silence = 2.5},
-          AgentStart{{.rank = 7, .local_rank = 1, .local_size = 2, .variables = {{"HOROVOD_RANK", "7"}}}},
-          AgentStop{.rank = -1, .at_once = true},
+          AgentStart{{.worker = 7, .local_rank = 1, .local_size = 2, .variables = {{"HOROVOD_RANK", "7"}}}},
+          AgentStop{.worker = -1, .at_once = true},
           AgentRoom{.stream = WorkerStream::err, .bytes = 1 << 20},
           AgentLeave{},
           AgentBeat{},
-          WorkerReport{.rank = 4,
+          WorkerReport{.worker = 4,
                        .report = {.rank = 2, .origin = {.kind = OriginKind::exception, .rank = 1, .type = "E"}}}};
 }
 
@@ -72,4 +72,4 @@ TEST(AgentMessages, AListThatPromisesMoreThanThereIsTakesNoMemory) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

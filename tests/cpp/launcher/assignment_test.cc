@@ -6,7 +6,7 @@
 
 #include "launcher/hosts/hosts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using Place = std::array<int, 4>;  // local rank, local size, cross rank, cross size
@@ -54,4 +54,4 @@ TEST(Hosts, ThisMachineIsOneHostUnderTheNameGivenFirst) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

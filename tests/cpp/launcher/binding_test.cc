@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using testing::ElementsAre;
@@ -39,4 +39,4 @@ TEST(Binding, CoresAreSharedOutWithoutOverlapAndWithoutRest) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

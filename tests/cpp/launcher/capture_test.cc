@@ -6,7 +6,7 @@
 
 #include "base/number.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using namespace std::chrono_literals;
@@ -50,4 +50,4 @@ TEST(Capture, AProgramThatTakesTooLongIsAnError) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -9,7 +9,7 @@
 #include "launcher/processes/guard.h"
 #include "launcher/processes/signals.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using testing::ElementsAre;
@@ -55,7 +55,7 @@ class CrewTest : public testing::Test {
   }
 
   void work(std::string script) { crew_.set_work({.command = {"sh", "-c", std::move(script)}}); }
-  void start(int rank) { crew_.start({.rank = rank, .variables = {{"RANK", std::to_string(rank)}}}); }
+  void start(int rank) { crew_.start({.worker = rank, .variables = {{"RANK", std::to_string(rank)}}}); }
 
   template <class Condition>
   void drive(const Condition& is_done) {
@@ -144,4 +144,4 @@ TEST_F(CrewTest, AProgramThatIsNotThereAndADirectoryThatIsNotThereAreTold) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -6,7 +6,7 @@
 
 #include "launcher/doctor/facts.h"
 
-namespace hvd {
+namespace hvd::launcher {
 
 inline Facts healthy_facts(const std::string& name, const std::vector<std::string>& others) {
   Facts facts;
@@ -74,4 +74,4 @@ inline HostExam lost_host() {
           .facts = {}};
 }
 
-}  // namespace hvd
+}  // namespace hvd::launcher

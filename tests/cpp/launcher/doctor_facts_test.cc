@@ -3,7 +3,7 @@
 #include "launcher/doctor/facts.h"
 #include "launcher/doctor_exams.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 TEST(DoctorFacts, ArriveAsTheyWereSent) {
@@ -54,4 +54,4 @@ TEST(DoctorFacts, ABrokenAddressIsAnError) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -6,7 +6,7 @@
 #include "launcher/doctor/findings.h"
 #include "launcher/doctor_exams.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using ::testing::AllOf;
@@ -312,4 +312,4 @@ TEST(DoctorFindings, AnAllreduceThatFailsOrIsNotTried) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

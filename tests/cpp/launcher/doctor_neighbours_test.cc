@@ -5,7 +5,7 @@
 #include "launcher/doctor/neighbours.h"
 #include "net/tls.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using ::testing::HasSubstr;
@@ -121,4 +121,4 @@ TEST(DoctorNeighbour, ManyMoreAddressesThanCallsAtOnce) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -4,7 +4,7 @@
 #include "launcher/doctor/findings.h"
 #include "launcher/doctor_exams.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using ::testing::HasSubstr;
@@ -63,4 +63,4 @@ TEST(DoctorReport, JsonHasEverything) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -6,7 +6,7 @@
 
 #include "launcher/doctor/probe.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // A /proc and /sys of our own.
@@ -87,4 +87,4 @@ TEST(DoctorResourcesHere, AreThoseOfThisMachine) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

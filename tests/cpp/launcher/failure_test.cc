@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(Failure, KnownCausesHaveHints) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 #include "launcher/agents/invited_door.h"
 #include "net/connector.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using namespace std::chrono_literals;
@@ -150,4 +150,4 @@ TEST(InvitedDoor, StaysShutForAnAnswerThatIsNone) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using testing::Contains;
@@ -93,4 +93,4 @@ TEST(MpiJob, MistakesAreTold) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

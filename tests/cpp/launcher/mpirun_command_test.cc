@@ -6,7 +6,7 @@
 #include "launcher/mpi/mpi_job.h"
 #include "launcher/processes/shell_words.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using testing::Contains;
@@ -225,4 +225,4 @@ TEST(JsrunCommand, RanksShareTheCoresOfTheirHost) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -19,7 +19,7 @@
 #include "launcher/hosts/hosts.h"
 #include "launcher/hosts/local_names.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using testing::ElementsAre;
@@ -228,4 +228,4 @@ TEST(LocalNames, TheHostsFileCountsWhereItNamesAnAddressOfThisMachine) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

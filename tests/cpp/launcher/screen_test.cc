@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // The launcher's stdout is a pipe for as long as this lives.
@@ -56,4 +56,4 @@ TEST(Screen, WhatWaitsIsPolledForAlsoWhenTheReaderHasJustMadeRoom) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using testing::ElementsAre;
@@ -42,4 +42,4 @@ TEST(ShellWords, ALineReadsAsItsWords) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -9,7 +9,7 @@
 
 #include "launcher/processes/guard.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 // Blocks what Signals reads, as the launcher's guard does.
@@ -81,4 +81,4 @@ TEST_F(SignalsTest, AChildThatEndsBeforeStopsAreAskedForEndsTheNextWait) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

@@ -4,7 +4,7 @@
 
 #include "base/joined.h"
 
-namespace hvd {
+namespace hvd::launcher {
 namespace {
 
 using testing::Contains;
@@ -87,4 +87,4 @@ TEST(Ssh, FailuresAreExplained) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::launcher

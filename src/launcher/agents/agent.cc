@@ -150,7 +150,7 @@ class Agent : public HostEvents {
     }
   }
 
-  // Nobody wants to know any more: everything here has to end.
+  // The launcher is gone: everything here has to end.
   void lose(std::string reason, bool at_once) {
     if (!is_leaving_ && lost_.empty()) lost_ = std::move(reason);
     is_lost_ = true;

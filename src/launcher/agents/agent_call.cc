@@ -88,7 +88,7 @@ Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& s
     auto stream = try_once(*address, *credentials, signals, until);
     if (stream.ok() || stream.status().code() != Code::timed_out) return stream;
     std::string reason(stream.status().message());
-    if (reason.find("TLS: ") != std::string::npos)  // somebody is there, and cannot read us
+    if (reason.find("TLS: ") != std::string::npos)  // a process answers, but not with TLS
       return Status(Code::precondition, fmt::format("the launcher has another key than we: {}", reason));
     if (Clock::now() >= deadline) return stream;
     if (!has_said) fmt::print(stderr, "horovodrun --agent: still waiting for the launcher: {}\n", reason);

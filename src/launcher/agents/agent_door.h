@@ -1,4 +1,4 @@
-// Where agents that were started by somebody else come to the launcher (--agents N): each proves that it has the job's
+// Where agents that the launcher did not start connect to it (--agents N): each proves that it has the job's
 // key, over an encrypted connection, and says hello. Strangers are turned away (net/acceptor.h).
 // Thread rule: one thread; an event loop drives it: add_to(), wait, look().
 #pragma once

@@ -1,5 +1,5 @@
 // The conversation of a launcher with one agent: messages in both directions, and the knowledge that the other side is
-// alive. Whoever has nothing to say sends a beat; whoever hears nothing for too long gives the other up.
+// alive. A side with nothing to send sends a heartbeat; one that receives nothing for too long gives up.
 // Thread rule: one thread. Nothing blocks.
 #pragma once
 

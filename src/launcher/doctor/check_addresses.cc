@@ -20,7 +20,7 @@ struct ByPlace {
   }
 };
 
-// Nobody answered at any address of `to`.
+// There was no answer at any address of `to`.
 void add_unreachable(Check& check, const std::string& from, const std::string& to,
                      const std::vector<const Attempt*>& attempts) {
   std::vector<std::string> reasons;

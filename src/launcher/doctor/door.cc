@@ -80,7 +80,7 @@ void ProbeDoor::answer(std::vector<Accepted>& guests) const {
       if (*count == 0) return false;
       Bytes time;
       Encoder(time).f64(clock_());
-      auto written = guest.stream->write(time);  // a few bytes always fit, unless somebody only asks
+      auto written = guest.stream->write(time);  // a few bytes always fit, unless the other side only asks
       if (!written.ok() || *written != time.size()) return true;
     }
   });

@@ -1,6 +1,6 @@
-// Where a probe can be called by the probes of other hosts, at every address that it publishes. Whoever proves to be of
-// the job is let in, and every byte it sends is answered with the time of this host's clock.
-// Thread rule: made and destroyed by one thread; it works on a thread of its own.
+// Where a probe can be called by the probes of other hosts, at every address that it publishes. A connection that
+// proves to be of the job is let in, and every byte it sends is answered with the time of this host's clock. Thread
+// rule: made and destroyed by one thread; it works on a thread of its own.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the doctor has found out, before anybody judges it. A probe on every host collects Facts (probe.h) and sends
+// What the doctor has found out, before it is evaluated. A probe on every host collects Facts (probe.h) and sends
 // them to the launcher as JSON; the launcher adds what it knows itself. Thread rule: plain values and pure functions.
 #pragma once
 

@@ -27,7 +27,7 @@ std::vector<Finding> judge(const std::vector<HostExam>& hosts);
 
 bool has_failed(const std::vector<Finding>& findings);
 
-// A table of findings with what to do, who reaches whom, and a verdict.
+// A table of findings with what to do, which hosts reach each other, and a verdict.
 std::string report_text(const std::vector<HostExam>& hosts, const std::vector<Finding>& findings);
 
 // {"ok": .., "findings": [..], "hosts": [..]}: everything that was found out.

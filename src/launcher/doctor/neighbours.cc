@@ -29,7 +29,7 @@ struct Call {
   TimePoint began{};
 };
 
-// Without the address, which whoever shows it knows: "connection refused (4 tries)".
+// Without the address, which the caller knows: "connection refused (4 tries)".
 std::string reason_of(const Status& status, const std::vector<Endpoint>& endpoints) {
   std::string text(status.message()), before = to_text(endpoints.front()) + ": ";
   size_t at = endpoints.size() == 1 ? text.find(before) : std::string::npos;

@@ -32,7 +32,7 @@ Json json_of(const Bytes& bytes) {
                      reinterpret_cast<const char*>(bytes.data() + bytes.size()), nullptr, false);
 }
 
-// Everybody does the same steps, each by a share of the start time-out, so that nobody waits for one that has given up:
+// All probes do the same steps, each within a share of the start timeout, so that none waits for one that has given up:
 // look at the host, meet, try addresses, agree whether an allreduce makes sense, run it.
 class Probe {
  public:

@@ -178,7 +178,7 @@ void Fleet::take_answers(SshContacts& call, size_t& known_failures) {
 
 void Fleet::take_contact(Contact contact) {
   auto entry = remotes_.find(contact.host.name);
-  if (entry == remotes_.end() || is_ending_) return;  // nobody needs it; the end of its link lets the agent go
+  if (entry == remotes_.end() || is_ending_) return;  // not needed; the agent ends when its link closes
   Remote& remote = *entry->second;
   int cores = contact.hello.cores;
   double silence = kSilencesOfHost * seconds_for_workers(options_, "HOROVOD_SILENCE_SECONDS", Config().silence_time);

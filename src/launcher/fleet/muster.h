@@ -1,5 +1,5 @@
-// How a launcher gets hold of its hosts before it starts anything there: it calls them over ssh, or waits for agents
-// that somebody else has started. Jobs (run.cc) and the doctor begin with it; they judge differently who is missing.
+// How a launcher reaches its hosts before it starts anything there: it contacts them over ssh, or waits for agents that
+// were started in another way. Jobs (run.cc) and the doctor begin with it, and treat missing hosts differently.
 // Thread rule: one thread; it blocks in an event loop of its own, which signals end.
 #pragma once
 
@@ -39,7 +39,7 @@ class Muster {
     std::vector<Unreachable> failures;
   };
   Reached call(const std::vector<Host>& hosts);  // those of them that are not this machine
-  // Whoever has come when all have, or at `until`.
+  // Returns when all agents have connected, or at `until` with those that have.
   Result<std::vector<Contact>> await_agents(const Key& key, TimePoint until);
 
  private:

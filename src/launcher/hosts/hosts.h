@@ -25,7 +25,7 @@ Result<Host> parse_host(std::string_view text);
 Result<std::vector<Host>> parse_hosts(std::string_view text, bool names_count = false);
 
 // A host named twice has the sum of its slots and the name given first. This machine is one host, whatever it is
-// called: ranks that share memory have to agree on who is with them.
+// called: ranks that share memory have to agree on which ranks do.
 Status merge_host(std::vector<Host>& hosts, Host host, bool names_count = false);
 
 // Without asking the network: by name, by /etc/hosts and by the addresses of this machine's interfaces.

@@ -49,7 +49,7 @@ void DiscoveryScript::start() {
   child_ = std::move(*child);
 }
 
-// What it has started itself may hold the pipes for longer; nobody waits for that.
+// Processes that it has started may hold the pipes open for longer. Do not wait for those.
 void DiscoveryScript::on_reaped(pid_t pid, int status) {
   if (!child_ || child_->pid != pid) return;
   read_all();

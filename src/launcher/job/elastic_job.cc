@@ -243,7 +243,7 @@ void ElasticJob::stop_lost() {
   }
 }
 
-// Whoever is still on the way into the same world need not wait there for this one.
+// Tells the workers that are still joining the same world not to wait for this one.
 void ElasticJob::leave_world(WorkerRecord& worker, const std::string& reason) {
   Generation left = std::exchange(worker.member_of, Generation{0});
   if (left != generation_ || left == Generation{0} || std::exchange(is_void_, true)) return;

@@ -48,7 +48,7 @@ class ElasticJob : FleetEvents, LineEvents {
     RankOutput streams[2];  // by WorkerStream
     pid_t pid = -1;
     int rank = -1;            // its last one
-    Generation member_of{0};  // 0: it waits for a place, or has none
+    Generation member_of{0};  // 0: it waits for a rank, or has none
     bool is_over = false;     // ended, not started, or lost
     std::optional<EndReport> report = {};
     TimePoint stop_at = kNever;  // its line is gone, and its process should be

@@ -1,4 +1,4 @@
-// Runs a job: reaches its hosts, starts the workers, and sees to it that they end together.
+// Runs a job: reaches its hosts, starts the workers, and makes sure that they end together.
 // Thread rule: one thread, beside the store's own.
 #pragma once
 

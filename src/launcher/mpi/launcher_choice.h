@@ -1,4 +1,4 @@
-// Who starts the ranks: horovodrun itself, mpirun or jsrun. Thread rule: starts processes and waits for them.
+// Which program starts the ranks: horovodrun itself, mpirun or jsrun. Thread rule: starts processes and waits for them.
 #pragma once
 
 #include <optional>

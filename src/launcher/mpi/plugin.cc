@@ -39,7 +39,7 @@ std::string content_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// FNV-1a. The cache is the user's own, so nobody gains by a collision.
+// FNV-1a. The cache is the user's own, so a collision gives no attacker anything.
 uint64_t hash_of(std::initializer_list<std::string_view> texts) {
   uint64_t hash = 0xcbf29ce484222325;
   for (std::string_view text : texts)
@@ -76,7 +76,7 @@ std::string folder_name(const Plugin& plugin, const Mpirun* mpirun) {
 
 void do_nothing(int) {}
 
-// Waits for its turn among those who compile the same, but not forever: the lock spares work and is not needed for
+// Waits for other processes that compile the same, but not forever: the lock spares work and is not needed for
 // anything else, because a library appears whole, by its name.
 UniqueFd take_turn(const fs::path& folder) {
   UniqueFd lock(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));

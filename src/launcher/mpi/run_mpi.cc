@@ -106,7 +106,8 @@ class Image {
         inherited.push_back(*entry);
     inherited.push_back(nullptr);
     environment_ = merged_environment({}, inherited.data(), {&start.variables});
-    // MPICH's mpirun does not pass on the last variable that it finds: one that nobody needs, as shells set it.
+    // MPICH's mpirun does not pass on the last variable that it finds: so the last one is a variable that shells set
+    // and no rank needs.
     environment_.push_back("_=" + path_);
     for (std::string& word : words_) argv_.push_back(word.data());
     for (std::string& entry : environment_) envp_.push_back(entry.data());

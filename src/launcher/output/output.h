@@ -57,7 +57,7 @@ class Console {
   int fd() const { return fd_.get(); }
 
  private:
-  static constexpr size_t kFull = 32 << 20;  // a terminal that is held for a while holds up nobody
+  static constexpr size_t kFull = 32 << 20;  // a terminal that is paused for a while does not block the ranks
   explicit Console(UniqueFd fd) : fd_(std::move(fd)) {}
 
   UniqueFd fd_;

@@ -55,7 +55,7 @@ struct OutputFiles::State {
   size_t waiting = 0;                 // bytes, also those of the task in hand
   std::optional<TimePoint> since;     // of the task in hand
   std::string path;                   // of its file
-  std::map<int, std::string> opened;  // answers that somebody waits for; empty text: it worked
+  std::map<int, std::string> opened;  // answers that a caller waits for; empty text: it worked
   std::vector<std::string> news;
   bool is_ending = false;
   size_t room = 0;
@@ -74,7 +74,7 @@ OutputFiles::~OutputFiles() {
   state_->is_ending = true;
   state_->changed.notify_all();
   lock.unlock();
-  if (!has_ended) thread_.detach();  // nobody can end a thread that hangs in a file system but the end of the process
+  if (!has_ended) thread_.detach();  // a thread that hangs in a file system ends only with the process
 }
 
 void OutputFiles::start() {

@@ -1,4 +1,4 @@
-// The files of --output-filename, written by a thread of its own: a file system that hangs, or a pipe that nobody
+// The files of --output-filename, written by a thread of its own: a file system that hangs, or a pipe that no process
 // reads, must not stop the loop that keeps agents and workers alive. What cannot be written waits here; callers look at
 // is_full() and take no more from the workers. Nothing is dropped without being said.
 // Thread rule: one thread, beside the one inside. Only open() blocks, and no longer than a second.

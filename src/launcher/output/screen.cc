@@ -16,7 +16,8 @@ size_t terminal_width() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1u : 79u;
 }
 
-constexpr Duration kReaderPatience = std::chrono::seconds(5);  // with who reads our output, once the user has enough
+constexpr Duration kReaderPatience =
+    std::chrono::seconds(5);  // for the reader of our output, once the user has stopped the job
 
 }  // namespace
 
@@ -49,7 +50,7 @@ void Screen::hide_status() {
 void Screen::add_to(PollSet& set) {
   if (!status_.empty() && !std::exchange(is_shown_, true))
     err_->append(fmt::format("\r{:.{}}", status_, terminal_width()));
-  // Nothing is written here: whoever has seen a full console holds back until it is woken by the room in it.
+  // Nothing is written here: a caller that has seen a full console waits until there is room in it.
   for (Console* console : {&out_, err_})
     if (!console->empty()) set.add(console->fd(), POLLOUT, [console] { console->flush(); });
   files_.add_to(set);

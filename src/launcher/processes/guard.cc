@@ -70,8 +70,8 @@ int run_guarded(const char* name, const std::function<int()>& launcher) {
   sigset_t signals = watched_signals();
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // inherited by the launcher
   if (has_no_children()) return guard(name, launcher, signals);
-  // Who executed us left children to us, as `sh -c 'server & exec horovodrun ...'` does. They are not the job's, nor is
-  // what they start; so the job gets a guard that has none.
+  // The process that executed us left children to us, as `sh -c 'server & exec horovodrun ...'` does. They are not the
+  // job's, nor is what they start; so the job gets a guard that has none.
   pid_t pid = start_below([&] { return guard(name, launcher, signals); });
   if (pid < 0) return 1;
   Ending ending = watch(pid, signals);

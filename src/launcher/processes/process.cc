@@ -136,7 +136,7 @@ Result<Child> spawn(const Program& program) {
   if (pid < 0) return system_error("cannot start", program.command[0]);
   if (pid == 0)
     become(argv.data(), envp.data(), program.directory.c_str(), program.cpus.empty() ? nullptr : &cpus, self, ends);
-  ::setpgid(pid, pid);  // the child does it too: whoever comes first
+  ::setpgid(pid, pid);  // the child does it too; the first call takes effect
   failure->write = UniqueFd();
   int error = 0;
   ssize_t got = 0;

@@ -1,5 +1,5 @@
-// Signals and the ends of children, each read from a descriptor of its own: who asks for the one takes nothing of the
-// other away, so what is still to be asked for always ends the next wait. Thread rule: one thread; the signals are
+// Signals and the ends of children, each read from a descriptor of its own. Reading one does not consume the other, so
+// whatever is still unread ends the next wait. Thread rule: one thread; the signals are
 // blocked (guard.h).
 #pragma once
 

@@ -103,7 +103,7 @@ void Crew::stop(int id) {
   }
 }
 
-// Processes of its group that it left behind. Only those below us: its number may be somebody else's by now.
+// Processes of its group that it left behind. Only those below us: its number may have been reused.
 void Crew::kill_leftovers_of(const Member& worker) const {
   for (pid_t pid : descendants(strangers_))
     if (::getpgid(pid) == worker.pid) ::kill(pid, SIGKILL);
@@ -172,7 +172,7 @@ void Crew::kill_due() {
     if (worker.kill_at > now) continue;
     worker.kill_at = kNever;
     worker.sent = SIGKILL;
-    std::vector<pid_t> living = descendants(strangers_);  // a pid of the list may by now be somebody else's
+    std::vector<pid_t> living = descendants(strangers_);  // a pid of the list may have been reused
     for (pid_t pid : living)
       if (worker.doomed.contains(pid)) ::kill(pid, SIGKILL);
   }
@@ -200,7 +200,7 @@ void Crew::look_for_leftovers() {
   if (std::any_of(workers_.begin(), workers_.end(), [](const Member& worker) { return !worker.has_ended; })) return;
   if (!descendants(strangers_).empty()) return;
   is_empty_ = true;
-  for (Member& worker : workers_)  // nobody below us can write any more: take what is in the pipes and close them
+  for (Member& worker : workers_)  // no process below us can write any more: take what is in the pipes and close them
     for (WorkerStream stream : kStreams)
       while (worker.streams[static_cast<size_t>(stream)]) read(worker, stream);
   events_.on_empty();

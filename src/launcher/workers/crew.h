@@ -1,7 +1,7 @@
 // The workers on this machine. Driven by the launcher for its own host, and by an agent for its launcher.
 // A crew moves forward only: running -> stopping (all were sent SIGTERM) -> killing (SIGKILL to everything).
 // It regards every process below this one as its own, except those it is told not to touch (ssh).
-// Thread rule: one thread; whoever reaps the children of this process tells it.
+// Thread rule: one thread; the code that reaps the children of this process calls on_reaped().
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class Crew : public HostRunner {
     UniqueFd report;      // where it says why it ends
     std::string reported;
     bool has_ended = false;
-    bool is_forgotten = false;   // it was stopped after its end: nobody asks for it again
+    bool is_forgotten = false;   // it was stopped after its end, and is not asked for again
     int sent = 0;                // the last signal it got from us
     std::set<pid_t> doomed;      // of a worker that is being stopped alone
     TimePoint kill_at = kNever;  // those

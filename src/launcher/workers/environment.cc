@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 namespace {
 
-// They say who is logged in where, and are wrong on any other host.
+// They describe the login on this host, and are wrong on any other.
 constexpr std::string_view kOfThisMachine[] = {
     "OLDPWD",
     "PWD",

@@ -1,4 +1,4 @@
-// What a worker finds in its environment: its place, where its peers meet, and the job's key.
+// What a worker finds in its environment: its rank, where its peers meet, and the job's key.
 // Thread rule: plain values and pure functions.
 #pragma once
 
@@ -23,8 +23,8 @@ Variables rank_variables(const Slot& slot);
 // What of the launcher's environment goes to another host: all but what belongs to this machine or login alone.
 Variables forwarded_variables(char* const* inherited, const Host& host);
 
-// How many threads a worker's libraries should start, unless somebody has said: without it every worker would start one
-// per core.
+// How many threads a worker's libraries should start, unless the user has set it. Without this every worker would
+// start one per core.
 Variables thread_defaults(int cores, int local_size);
 
 // NAME=VALUE strings: defaults, overridden by what the host has, overridden by each of `layers`.

@@ -72,7 +72,7 @@ std::string hint_for_told(const Origin& origin) {
   return "";
 }
 
-// Whom a rank has lost: as that one failed itself, with its whole host, or as the rank tells it.
+// The failure of the rank that this one has lost: its own, that of its host, or what this rank reported about it.
 Failure origin_of(const Failure& consequence, const std::vector<Failure>& failures) {
   const Failure* at = &consequence;
   for (size_t steps = 0; steps < failures.size() && at->is_consequence(); steps++) {

@@ -30,7 +30,7 @@ struct Failure {
 };
 
 // The cause is not always what is heard of first: when a rank fails, the others fail for that and often end sooner.
-// They say whom they have lost, and that one is the cause. Where nobody says anything (a program without Horovod), a
+// They report which rank they have lost, and that one is the cause. Without reports (a program without Horovod), a
 // rank that was killed and a host that is lost are more likely the cause than a rank that ended by itself.
 // `failures` in the order in which they were heard of; not empty.
 Failure find_cause(const std::vector<Failure>& failures);
@@ -41,7 +41,8 @@ int awaited_rank(const EndReport& report);
 // "raised ValueError: bad batch": what the worker said of its own failure; empty: nothing.
 std::string own_words(const std::optional<EndReport>& report);
 
-// Reports the cause to whoever started this launcher and gave it a pipe for that: horovod.run, or another launcher.
+// Reports the cause to the program that started this launcher and gave it a pipe for that: horovod.run, or another
+// launcher.
 void tell_caller(const Failure& cause);
 
 // "rank 3", "ranks 0, 2, 3"; a long list is cut.
@@ -63,7 +64,7 @@ std::string describe(const std::vector<Aftermath>& after, const Failure& cause);
 // "1 rank", "3 ranks"
 std::string ranks_text(size_t count);
 
-// The summary of a job whose ranks are somebody else's processes, so that only what they said themselves is known.
+// The summary of a job whose ranks another launcher started, so that only their own reports are known.
 // Empty: no rank failed, or none said so.
 std::string summary_of(const std::vector<EndReport>& reports);
 Failure cause_in(const std::vector<EndReport>& reports);  // not empty

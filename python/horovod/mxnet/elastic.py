@@ -62,8 +62,9 @@ class MXNetState(ObjectState):
 
     def save(self) -> None:
         """Copy the parameters, the states of the optimizer and the other objects."""
-        self._saved_arrays = {name: arrays[0].copy() for name, arrays in _arrays_of(self.model).items()}
-        self._saved_updaters = [_Snapshot(updater) for updater in _updaters_of(self.model, self.trainer)]
+        arrays = {name: _settled_copy(arrays[0]) for name, arrays in _arrays_of(self.model).items()}
+        updaters = [_Snapshot(updater) for updater in _updaters_of(self.model, self.trainer)]
+        self._saved_arrays, self._saved_updaters = arrays, updaters  # all or, if a collective has failed, nothing
         super().save()
 
     def restore(self) -> None:
@@ -113,7 +114,7 @@ class _Snapshot:
     """The states of an updater (momenta and the like) and the counts of its optimizer."""
 
     def __init__(self, updater: Updater) -> None:
-        self.states = {index: _map_arrays(NDArray.copy, state) for index, state in updater.states.items()}
+        self.states = {index: _map_arrays(_settled_copy, state) for index, state in updater.states.items()}
         optimizer = updater.optimizer
         self.counts = copy.deepcopy((optimizer._all_index_update_counts, optimizer.num_update))
 
@@ -142,6 +143,13 @@ def _map_arrays(function: Callable[[Any], Any], state: Any) -> Any:
     if isinstance(state, (tuple, list)):
         return type(state)(_map_arrays(function, each) for each in state)
     return function(state) if hasattr(state, "dtype") else state
+
+
+def _settled_copy(array: NDArray) -> NDArray:
+    """A copy whose values are there. Raises if what should have made them failed."""
+    copied = array.copy()
+    copied.wait_to_read()
+    return copied
 
 
 def _array(value: Any) -> NDArray:

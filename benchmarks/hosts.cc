@@ -55,13 +55,13 @@ class Rank {
     auto mesh = take(hvd::Mesh::create([](int32_t, const hvd::Status& status) { expect(status); }));
     for (auto& [peer, stream] : mine.streams) mesh->add(peer, std::move(stream));
     expect(transport_->attach(std::move(mesh)));
-    transport_->enter();
+    transport_->waiter().enter();
     std::vector<int32_t> world(host_of.size()), locals(static_cast<size_t>(transport_->size()));
     std::iota(world.begin(), world.end(), 0);
     std::iota(locals.begin(), locals.end(), 0);
     hvd::Placement placement = hvd::place(world, host_of, transport_->world_rank(transport_->rank()));
     for (bool flat : {false, true}) {
-      hvd::Channel* channel = take(transport_->open_channel(flat ? 1 : 0, locals));
+      hvd::Channel* channel = take(transport_->channels().open(flat ? 1 : 0, locals));
       hvd::WorldSettings chosen{.round = round, .flat_allreduce = flat};
       (flat ? flat_ : hierarchy_) = std::make_unique<hvd::WorldCollectives>(*transport_, *channel, placement, chosen);
     }
@@ -73,8 +73,8 @@ class Rank {
     double start = bench::now();
     for (long i = 0; i < repeats; i++) expect((flat ? flat_ : hierarchy_)->allreduce(data, data, {}));
     double seconds = bench::now() - start;
-    transport_->leave();  // a peer that sleeps is rung for
-    transport_->enter();
+    transport_->waiter().leave();  // a peer that sleeps is rung for
+    transport_->waiter().enter();
     return team.largest(seconds / static_cast<double>(repeats));
   }
 

@@ -67,8 +67,8 @@ void measure_case(bench::Sampler& sampler, const Case& c, hvd::Collectives& coll
   auto measure = [&](const float* result, auto&& operation) {
     // A rank that posted last owes its peers a bell if they sleep; it rings when it waits next, or leaves.
     auto pause = [&] {
-      transport.leave();
-      transport.enter();
+      transport.waiter().leave();
+      transport.waiter().enter();
     };
     auto checked = [&] { expect(operation()); };
     sampler.measure(c, result, checked, pause);
@@ -97,7 +97,7 @@ std::vector<int32_t> first_ranks(int32_t count) {
 }
 
 void measure(bench::Team& team, hvd::Collectives& collectives, hvd::Transport& transport, int argc, char** argv) {
-  transport.enter();
+  transport.waiter().enter();
   bench::Sampler sampler(team, argc, argv);
   for (const Case& c : sampler.cases()) measure_case(sampler, c, collectives, transport);
   team.barrier();
@@ -105,7 +105,7 @@ void measure(bench::Team& team, hvd::Collectives& collectives, hvd::Transport& t
 
 void run_in_memory(bench::Team& team, hvd::HostGroup group, int argc, char** argv) {
   auto transport = take(hvd::Transport::create(std::move(group), settings_for(team)));
-  hvd::Channel* channel = take(transport->open_channel(0, first_ranks(transport->size())));
+  hvd::Channel* channel = take(transport->channels().open(0, first_ranks(transport->size())));
   hvd::HostCollectives collectives(*channel, static_cast<size_t>(hvd::Tuning{}.one_shot_limit));
   measure(team, collectives, *transport, argc, argv);
 }
@@ -122,11 +122,11 @@ void run_between_hosts(bench::Team& team, int argc, char** argv) {
   for (auto& [peer, streams] : group.streams) mesh->add(peer, std::move(streams));
   mesh->set_dialer(std::move(group.dialer));
   expect(transport->attach(std::move(mesh)));
-  hvd::Channel* channel = take(transport->open_channel(0, first_ranks(transport->size())));
+  hvd::Channel* channel = take(transport->channels().open(0, first_ranks(transport->size())));
   hvd::Placement placement = hvd::place(first_ranks(world.size), group.host_of_rank, world.rank);
   hvd::WorldCollectives collectives(*transport, *channel, placement, {});
   measure(team, collectives, *transport, argc, argv);
-  transport->say_goodbye();
+  transport->peers().say_goodbye();
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class Links {
       progress();
       return is_done(ticket);
     };
-    return transport_.wait_until(ready, kNever, what_, ticket.peer);
+    return transport_.waiter().wait_until(ready, kNever, what_, ticket.peer);
   }
 
  private:

@@ -36,14 +36,14 @@ Agreement::Agreement(const World& world, const Config& config, const Coordinator
 }
 
 bool Agreement::has_incoming() {
-  if (transport_.has_incoming()) return true;
+  if (transport_.messages().has_incoming()) return true;
   if (!links_) return false;
   links_->progress(Clock::now());
   return links_->has_messages();
 }
 
 void Agreement::progress(std::vector<Decision>& decisions) {
-  transport_.flush();
+  transport_.messages().flush();
   if (transport_.is_root()) {
     progress_leader(decisions);
   } else {
@@ -63,7 +63,7 @@ void Agreement::progress_leader(std::vector<Decision>& decisions) {
   ByteView message;
   while (links_ && links_->receive_down(message)) spread(message, now, decisions);
   for (int32_t peer = 1; peer < transport_.size(); peer++) {
-    while (transport_.receive_up(peer, message)) gather(transport_.world_rank(peer), message, now);
+    while (transport_.messages().receive_up(peer, message)) gather(transport_.world_rank(peer), message, now);
   }
   if (links_) links_->receive_up([&](int32_t rank, ByteView from_below) { gather(rank, from_below, now); });
 
@@ -95,7 +95,7 @@ void Agreement::spread(ByteView message, TimePoint now, std::vector<Decision>& d
       return transport_.abort(sent_nonsense(status));
     }
   }
-  transport_.send(message);
+  transport_.messages().send(message);
   if (links_) links_->send_down(message);
   hear(message, decisions);
 }
@@ -104,12 +104,12 @@ void Agreement::spread(ByteView message, TimePoint now, std::vector<Decision>& d
 
 void Agreement::progress_member(std::vector<Decision>& decisions) {
   if (!negotiator_.outgoing().empty()) {
-    transport_.send(negotiator_.outgoing());
+    transport_.messages().send(negotiator_.outgoing());
     negotiator_.clear_outgoing();
     negotiator_.finish_offered();
   }
   ByteView message;
-  while (transport_.receive_down(message)) hear(message, decisions);
+  while (transport_.messages().receive_down(message)) hear(message, decisions);
 }
 
 void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
@@ -126,21 +126,22 @@ Status Agreement::sent_nonsense(const Status& status) const {
 }
 
 TimePoint Agreement::next_deadline(bool awaits) const {
-  TimePoint next = transport_.has_unsent() ? Clock::now() + kRetryFullRing : kNever;
+  TimePoint next = transport_.messages().has_unsent() ? Clock::now() + kRetryFullRing : kNever;
   if (links_) next = std::min(next, links_->next_deadline());
   if (aggregator_) next = std::min(next, aggregator_->next_deadline());
   if (coordinator_) return std::min(next, coordinator_->next_deadline());
-  if (transport_.is_unread()) return std::min(next, Clock::now() + kLookAfterLeader);
+  if (transport_.messages().is_unread()) return std::min(next, Clock::now() + kLookAfterLeader);
   return awaits && asks_leader() ? std::min(next, Clock::now() + kAskLeader) : next;
 }
 
 void Agreement::watch_leader(bool awaits) {
   TimePoint now = Clock::now();
-  if (!transport_.is_unread()) {
+  if (!transport_.messages().is_unread()) {
     unread_since_ = kNever;
-    if (awaits && asks_leader() && now >= next_question_ && !transport_.failed() && !transport_.expects_departures()) {
+    if (awaits && asks_leader() && now >= next_question_ && !transport_.failed() &&
+        !transport_.peers().expects_departures()) {
       next_question_ = now + kAskLeader;
-      transport_.send({});
+      transport_.messages().send({});
     }
     return;
   }

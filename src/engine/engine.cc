@@ -8,6 +8,7 @@
 #include <cassert>
 
 #include "base/log.h"
+#include "base/relax.h"
 #include "engine/check_operation.h"
 
 namespace hvd {
@@ -80,11 +81,11 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
 void Engine::wake_for_new(bool not_at_once) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (turn_.is_taken()) {
-    transport_->wake_driver();
+    transport_->waiter().wake_driver();
   } else if (not_at_once && can_defer_) {
-    transport_->wake_later(kLongestDeferral);
+    transport_->waiter().wake_later(kLongestDeferral);
   } else if (!wake_pending_.exchange(true)) {
-    transport_->wake();
+    transport_->waiter().wake();
   }
 }
 
@@ -92,7 +93,7 @@ void Engine::wake_for_new(bool not_at_once) {
 
 template <class Done>
 void Engine::drive(Done&& done, TimePoint until) {
-  transport_->enter();
+  transport_->waiter().enter();
   driving_here = this;
   while (!done()) {
     if (progress()) continue;
@@ -106,9 +107,9 @@ void Engine::drive(Done&& done, TimePoint until) {
                  (leaves_alone_.load(std::memory_order_relaxed) && !ended_);
       return happened;
     };
-    if (Status status = transport_->wait_until(something, next); !status.ok()) end(status);
+    if (Status status = transport_->waiter().wait_until(something, next); !status.ok()) end(status);
     if (!happened) agreement_->watch_leader(driver_waits_ && !ended_);
-    if (!happened && is_busy) transport_->answer_bell();  // who polls never sleeps, where bells are answered
+    if (!happened && is_busy) transport_->waiter().answer_bell();  // who polls never sleeps, where bells are answered
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;
@@ -116,14 +117,15 @@ void Engine::drive(Done&& done, TimePoint until) {
   // A user thread that waited a moment ago is likely to be back before a bell could wake the engine thread.
   TimePoint now = Clock::now();
   if (driver_waits_) waited_at_ = now;
-  bool left_over = transport_->leave(now < waited_at_ + kBackSoon) || agreement_->has_unread() || backends_->is_busy();
+  bool left_over =
+      transport_->waiter().leave(now < waited_at_ + kBackSoon) || agreement_->has_unread() || backends_->is_busy();
   // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
   int64_t deadline = ticks_of(next_deadline());
   if (deadline_.load(std::memory_order_relaxed) != deadline) {
     deadline_.store(deadline);
     left_over = left_over || (deadline != ticks_of(kNever) && engine_sleeps_.load());
   }
-  if (left_over) transport_->wake();
+  if (left_over) transport_->waiter().wake();
 }
 
 // A submitter that saw us driving did not wake anybody, so new tasks are looked for once more. The engine thread may
@@ -131,7 +133,7 @@ void Engine::drive(Done&& done, TimePoint until) {
 void Engine::stop_driving(bool waits) {
   wake_pending_.store(false, std::memory_order_relaxed);  // a bell may have been answered by us, not the engine thread
   turn_.give_back(waits);                                 // has a fence at its end
-  if (operations_->has_new() || bell_answered_.load(std::memory_order_relaxed)) transport_->wake();
+  if (operations_->has_new() || bell_answered_.load(std::memory_order_relaxed)) transport_->waiter().wake();
 }
 
 TimePoint Engine::sleep_until() {
@@ -150,14 +152,14 @@ bool Engine::wait(const TaskRef& task, TimePoint until) {
       driver_waits_ = false;
       stop_driving(true);
     } else {
-      if (operations_->has_new()) transport_->wake_driver();  // what we wait for may be among them
+      if (operations_->has_new()) transport_->waiter().wake_driver();  // what we wait for may be among them
       // The engine thread leaves soon when somebody waits: look a moment before sleeping.
       for (int i = 0; i < kTurnSpins && turn_.is_taken() && !done(); i++) {
         if (world_.crowded) {
           ::sched_yield();
           i += kTurnSpins / 16;
         } else {
-          Transport::relax();
+          relax();
         }
       }
       turn_.sleep(done, until);
@@ -177,14 +179,14 @@ void Engine::run(const std::stop_token& stop) {
     ::sched_setaffinity(0, sizeof set, &set);
   }
   while (!stop.stop_requested()) {
-    transport_->sleep(sleep_until());
+    transport_->waiter().sleep(sleep_until());
     engine_sleeps_.store(false);
     wake_pending_.store(false);
     if (!turn_.try_take()) {
       answer_for_driver(stop);
       continue;
     }
-    transport_->answer_bell();
+    transport_->waiter().answer_bell();
     TimePoint quiet_at = Clock::now() + kIdleSpin;
     bool looked = false;
     drive(
@@ -203,10 +205,10 @@ void Engine::run(const std::stop_token& stop) {
 // again.
 void Engine::answer_for_driver(const std::stop_token& stop) {
   bell_answered_.store(true);
-  if (!transport_->answer_bell_for_driver()) {
+  if (!transport_->waiter().answer_bell_for_driver()) {
     turn_.park([&] { return stop.stop_requested(); });  // two sleepers would only take events from each other
   } else if (!turn_.is_taken()) {
-    transport_->wake();
+    transport_->waiter().wake();
   }
 }
 
@@ -298,7 +300,7 @@ void Engine::apply(Decision& decision) {
   } else if (auto* report = std::get_if<StallReport>(&decision)) {
     log_warning("{}", report->text);
   } else if (auto* notice = std::get_if<ShutdownNotice>(&decision)) {
-    transport_->expect_departures();
+    transport_->peers().expect_departures();
     std::string who = notice->rank < 0 ? "the stall inspector" : transport_->rank_name(notice->rank);
     if (notice->rank < 0) log_error("{}", notice->reason);
     end(shut_down_status(*notice, who, transport_->placed(notice->origin)));
@@ -355,7 +357,7 @@ void Engine::on_done(Task& task) {
   if (task.on_done) task.on_done(task);
   // Wake the waiters that sleep; the driver sees it by itself, unless a backend's thread finished the task.
   if (turn_.waiting() > (by_driver && driver_waits_ ? 1 : 0)) turn_.wake();
-  if (!by_driver) transport_->wake();
+  if (!by_driver) transport_->waiter().wake();
 }
 
 // ---- ending ----
@@ -383,15 +385,15 @@ void Engine::shutdown() {
   is_shut_down_ = true;
   TimePoint patience = Clock::now() + kGoodbyePatience;
   shutdown_wanted_.store(true);
-  transport_->leave_by(patience, why_leaving());  // and wakes whoever sleeps
+  transport_->waiter().leave_by(patience, why_leaving());  // and wakes whoever sleeps
   if (!wait(ending_, patience)) {
     leaves_alone_.store(true);
-    transport_->wake();
+    transport_->waiter().wake();
     wait(ending_, kNever);
   }
-  transport_->say_goodbye();
+  transport_->peers().say_goodbye();
   thread_.request_stop();
-  transport_->wake();
+  transport_->waiter().wake();
   turn_.wake();
   thread_.join();
   take_last_turn();
@@ -413,7 +415,7 @@ void Engine::take_last_turn() {
     if (patience == kNever || Clock::now() < patience) continue;
     patience = kNever;
     gives_up_.store(true);
-    transport_->wake();
+    transport_->waiter().wake();
   }
 }
 

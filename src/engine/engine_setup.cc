@@ -116,7 +116,7 @@ Result<Agreement::Node> Engine::make_node(WorldGroup& group) {
   if (!links.ok()) return links.status();
   links_ = std::move(*links);
   node.links = links_.get();
-  transport_->set_chores([this](TimePoint now) {
+  transport_->waiter().set_chores([this](TimePoint now) {
     links_->progress(now);
     return links_->next_deadline();
   });

@@ -16,7 +16,7 @@ Result<std::unique_ptr<HostLinks>> HostLinks::create(Transport& transport, std::
   std::unique_ptr<HostLinks> links(new HostLinks(transport, std::move(parent), std::move(children)));
   Status watched;
   links->each([&](ControlLink& link) {
-    if (Status status = transport.watch(link.descriptor()); !status.ok()) watched = status;
+    if (Status status = transport.waiter().watch(link.descriptor()); !status.ok()) watched = status;
   });
   if (!watched.ok()) return watched;
   return links;
@@ -39,10 +39,10 @@ void HostLinks::progress(ControlLink& link, TimePoint now) {
   Status status = link.progress(now);
   if (!link.failure().ok()) {
     transport_.abort(link.failure());
-  } else if (!status.ok() && !transport_.expects_departures()) {
+  } else if (!status.ok() && !transport_.peers().expects_departures()) {
     transport_.abort(status);
   }
-  if (link.is_over()) transport_.unwatch(link.descriptor());
+  if (link.is_over()) transport_.waiter().unwatch(link.descriptor());
 }
 
 bool HostLinks::has_messages() const {

@@ -55,7 +55,7 @@ Status ProcessSetTable::change(const Plan& plan) {
 Status ProcessSetTable::open(int32_t id, const std::vector<int32_t>& ranks) {
   std::vector<int32_t> locals = local_members(ranks);
   if (locals.empty()) return {};
-  auto channel = transport_.open_channel(id, locals);
+  auto channel = transport_.channels().open(id, locals);
   if (!channel.ok()) return channel.status();
   if (*channel == nullptr) return {};
   if (locals.size() == ranks.size()) {
@@ -69,7 +69,7 @@ Status ProcessSetTable::open(int32_t id, const std::vector<int32_t>& ranks) {
 
 void ProcessSetTable::close(int32_t id) {
   collectives_.erase(id);
-  transport_.close_channel(id);
+  transport_.channels().close(id);
   std::lock_guard lock(mutex_);
   sets_.remove(id);
 }

@@ -31,7 +31,7 @@ void Watch::stop() {
   if (!thread_.joinable()) return;
   thread_.request_stop();
   thread_.join();
-  transport_.stop_beating();
+  transport_.heartbeats().stop();
 }
 
 void Watch::run(const std::stop_token& stop) {
@@ -53,18 +53,19 @@ void Watch::run(const std::stop_token& stop) {
 }
 
 void Watch::beat(TimePoint now) {
-  transport_.beat();
-  transport_.check_peers();  // the end of a process says more than its silence
-  if (transport_.expects_departures()) return;
+  transport_.heartbeats().beat();
+  transport_.peers().check();  // the end of a process says more than its silence
+  if (transport_.peers().expects_departures()) return;
   if (Mesh* mesh = transport_.mesh()) mesh->find_unreachable(now, settings_.silence);
-  if (Status status = transport_.find_silent(now, settings_.silence); !status.ok()) transport_.abort(status);
+  if (Status status = transport_.heartbeats().find_silent(now, settings_.silence); !status.ok())
+    transport_.abort(status);
 }
 
 // Bytes that are read here wake nobody any more who sleeps for them.
 TimePoint Watch::keep_links(TimePoint now) {
   if (links_ == nullptr) return kNever;
   links_->progress(now);
-  if (links_->has_messages()) transport_.wake();
+  if (links_->has_messages()) transport_.waiter().wake();
   return links_->next_beat();
 }
 
@@ -76,7 +77,7 @@ TimePoint Watch::end_by_loss(TimePoint now) {
     loss_due_ = kNever;
     loss = loss_;
   }
-  if (!transport_.failed() && !transport_.expects_departures()) transport_.abort(loss);
+  if (!transport_.failed() && !transport_.peers().expects_departures()) transport_.abort(loss);
   return kNever;
 }
 

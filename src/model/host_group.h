@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/origin.h"
 
 namespace hvd {
 
@@ -23,6 +25,21 @@ struct HostGroup {
   std::vector<int32_t> world_ranks;     // of each rank here
   std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)", by rank of the world
   std::vector<RankPlace> places;        // the same as data
+
+  int32_t world_rank(int32_t local) const { return world_ranks[static_cast<size_t>(local)]; }
+  const std::string& name_of(int32_t world_rank) const { return rank_names[static_cast<size_t>(world_rank)]; }
+  // The origin with the host and pid of its rank, where they are known.
+  Origin placed(Origin origin) const {
+    if (origin.rank >= 0 && static_cast<size_t>(origin.rank) < places.size()) {
+      const RankPlace& place = places[static_cast<size_t>(origin.rank)];
+      origin.host = place.host;
+      origin.pid = place.pid;
+    }
+    return origin;
+  }
+  Origin origin_of(OriginKind kind, int32_t world_rank, std::string text = {}) const {
+    return placed({.kind = kind, .rank = world_rank, .text = std::move(text)});
+  }
 };
 
 }  // namespace hvd

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "base/round_up.h"
-#include "transport/transport.h"
-
 namespace hvd {
 namespace {
 
@@ -17,11 +16,11 @@ constexpr size_t kGapsInRing = 16;  // at least, so that three of the largest sl
 
 }  // namespace
 
-Channel::Channel(Transport& transport, Mapping memory, size_t offset, ChannelShape shape, std::vector<int32_t> ranks,
+Channel::Channel(Waiter& waiter, Bells& bells, Mapping memory, ChannelShape shape, std::vector<int32_t> ranks,
                  int32_t position, uint64_t base)
-    : transport_(transport),
+    : waiter_(waiter),
+      bells_(bells),
       memory_(std::move(memory)),
-      offset_(offset),
       shape_(shape),
       ranks_(std::move(ranks)),
       position_(position),
@@ -35,7 +34,7 @@ Channel::Channel(Transport& transport, Mapping memory, size_t offset, ChannelSha
   assert(shape_.chunks >= 4 && shape_.chunk % kLine == 0 && shape_.ring % kLine == 0);
 }
 
-bool Channel::is_crowded() const { return transport_.is_crowded(); }
+bool Channel::is_crowded() const { return waiter_.is_crowded(); }
 
 size_t Channel::bytes(const ChannelShape& shape, size_t ranks) {
   size_t head = round_up(sizeof(RankFlags) + shape.headers * kLine, 4096);
@@ -55,12 +54,12 @@ void Channel::begin_step(size_t bytes) {
 
 void Channel::post() {
   header_step(position_).store(step_, std::memory_order_release);
-  transport_.owed_data_ = true;
+  bells_.owe_data();
 }
 
 Status Channel::wait_flag(const std::atomic<uint64_t>& flag, uint64_t value, int32_t position) {
-  return transport_.wait_until([&] { return flag.load(std::memory_order_acquire) >= value; }, kNever, what_,
-                               transport_.world_rank(ranks_[static_cast<size_t>(position)]));
+  return waiter_.wait_until([&] { return flag.load(std::memory_order_acquire) >= value; }, kNever, what_,
+                            waiter_.group().world_rank(ranks_[static_cast<size_t>(position)]));
 }
 
 Status Channel::await(int32_t position) { return wait_flag(header_step(position), step_, position); }
@@ -82,12 +81,12 @@ void Channel::cut_chunks(size_t bytes) {
 
 void Channel::post_in(uint64_t chunk) {
   flags(position_).in.value.store(chunk + 1, std::memory_order_release);
-  transport_.ring_blocked();
+  bells_.ring_blocked();
 }
 
 void Channel::post_out(uint64_t chunk) {
   flags(position_).out.value.store(chunk + 1, std::memory_order_release);
-  transport_.ring_blocked();
+  bells_.ring_blocked();
 }
 
 Status Channel::await_in(int32_t position, uint64_t chunk) {
@@ -116,7 +115,7 @@ void Channel::finish_chunks(uint64_t count) {
   // A rank that had nothing to post still counts as having posted, so that the numbers stay equal on every rank.
   flags(position_).in.value.store(next_chunk_, std::memory_order_release);
   flags(position_).out.value.store(next_chunk_, std::memory_order_release);
-  transport_.owed_data_ = true;
+  bells_.owe_data();
 }
 
 }  // namespace hvd

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "base/status.h"
+#include "transport/bells.h"
 #include "transport/shared_memory.h"
+#include "transport/waiter.h"
 
 namespace hvd {
-
-class Transport;
 
 struct ChannelShape {
   size_t ring = 4 << 20;
@@ -37,7 +37,7 @@ struct ChannelShape {
 class Channel {
  public:
   // `base` makes step numbers and counters larger than any that was ever stored at this place before.
-  Channel(Transport& transport, Mapping memory, size_t offset, ChannelShape shape, std::vector<int32_t> ranks,
+  Channel(Waiter& waiter, Bells& bells, Mapping memory, ChannelShape shape, std::vector<int32_t> ranks,
           int32_t position, uint64_t base);
 
   static size_t bytes(const ChannelShape& shape, size_t ranks);
@@ -46,13 +46,13 @@ class Channel {
   int32_t size() const { return static_cast<int32_t>(ranks_.size()); }
   const ChannelShape& shape() const { return shape_; }
   size_t largest_slot() const { return shape_.ring / 4; }
-  bool is_crowded() const;                           // the same on every rank; see TransportSettings
+  bool is_crowded() const;                           // the same on every rank; see WaitSettings
   void describe(const char* what) { what_ = what; }  // names the operation under way, for reports; must stay valid
 
   // ---- steps ----
   void begin_step(size_t bytes);  // the same bytes, at most largest_slot(), on every rank
   std::byte* slot() { return slot_address(position_); }
-  // The slot is complete. A peer that already sleeps is woken when this rank waits itself or leaves (Transport), which
+  // The slot is complete. A peer that already sleeps is woken when this rank waits itself or leaves (Waiter), which
   // therefore must follow.
   void post();
   Status await(int32_t position);
@@ -80,7 +80,6 @@ class Channel {
   void finish_chunks(uint64_t count);
 
  private:
-  friend class Transport;
   struct RankFlags {
     Flag in, out;
   };
@@ -103,9 +102,9 @@ class Channel {
     return rank_memory(position) + chunks_offset_ + (first + chunk % shape_.chunks) * shape_.chunk + within;
   }
 
-  Transport& transport_;
+  Waiter& waiter_;
+  Bells& bells_;
   Mapping memory_;
-  size_t offset_;  // of the mapping in the memory object
   ChannelShape shape_;
   std::vector<int32_t> ranks_;  // of the transport, by position
   int32_t position_;

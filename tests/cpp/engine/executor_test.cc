@@ -93,9 +93,9 @@ TEST(ExecutorOverHosts, ProcessSetsOfAnyRanksReduceAndGather) {
       const TensorView& output = gathered->operations[0].output;
       const float* all = reinterpret_cast<const float*>(output.data);
       EXPECT_EQ(std::vector<float>(all, all + output.shape[0]), (std::vector<float>{1, 2, 2, 3, 3, 3, 4, 4, 4, 4}));
-      transport.leave();
+      transport.waiter().leave();
       done.arrive_and_wait();
-      transport.enter();
+      transport.waiter().enter();
     });
   }
 }

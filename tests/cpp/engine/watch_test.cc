@@ -22,9 +22,9 @@ std::vector<std::unique_ptr<Transport>> make_transports(int32_t ranks) {
 
 // The failure of the world, or none within the time.
 Status failure_within(Transport& transport, Duration time) {
-  transport.enter();
-  (void)transport.wait_until([&] { return transport.failed(); }, Clock::now() + time);
-  transport.leave();
+  transport.waiter().enter();
+  (void)transport.waiter().wait_until([&] { return transport.failed(); }, Clock::now() + time);
+  transport.waiter().leave();
   return transport.failure();
 }
 
@@ -37,7 +37,7 @@ TEST(Watch, ARankThatBeatsIsNotLostThoughNobodyDrivesThere) {
 TEST(Watch, ARankThatFallsSilentIsLostThoughNobodyDrivesHere) {
   auto transports = make_transports(2);
   Watch first(*transports[0], nullptr, kShort);
-  transports[1]->beat();
+  transports[1]->heartbeats().beat();
   Status failure = failure_within(*transports[1], 60s);
   EXPECT_EQ(failure.code(), Code::peer_lost);
   EXPECT_THAT(failure.message(), HasSubstr("rank 1 (thread) is lost: silent for"));
@@ -80,18 +80,18 @@ TEST(Watch, LinksAreKeptGoingThoughNobodyDrives) {
   Watch watch(*transports[0], links->get(), kShort);
   // It hears the leader, and the leader hears it, for much longer than the silence that is allowed.
   TimePoint end = Clock::now() + 3 * kShort.silence;
-  transports[0]->enter();
+  transports[0]->waiter().enter();
   while (Clock::now() < end) {
     ASSERT_TRUE(far.progress(Clock::now()).ok());
-    ASSERT_TRUE(transports[0]->wait_until([] { return false; }, std::min(end, far.next_beat())).ok());
+    ASSERT_TRUE(transports[0]->waiter().wait_until([] { return false; }, std::min(end, far.next_beat())).ok());
   }
   // A message that the watch has read wakes the driver, which sleeps.
   far.send({});
-  EXPECT_TRUE(transports[0]->wait_until([&] { return (*links)->has_messages(); }, kNever).ok());
+  EXPECT_TRUE(transports[0]->waiter().wait_until([&] { return (*links)->has_messages(); }, kNever).ok());
   // And the silence of the far end is noticed.
-  Status lost = transports[0]->wait_until([] { return false; }, kNever);
+  Status lost = transports[0]->waiter().wait_until([] { return false; }, kNever);
   EXPECT_THAT(lost.message(), HasSubstr("rank 1 is lost: silent for"));
-  transports[0]->leave();
+  transports[0]->waiter().leave();
 }
 
 }  // namespace

@@ -99,13 +99,13 @@ inline std::vector<int> run_ranks(int32_t ranks, Where where, const TransportSet
     ASSERT_TRUE(transport.ok()) << transport.status().message();
     std::vector<int32_t> all(static_cast<size_t>(ranks));
     std::iota(all.begin(), all.end(), 0);
-    auto channel = (*transport)->open_channel(0, all);
+    auto channel = (*transport)->channels().open(0, all);
     ASSERT_TRUE(channel.ok()) << channel.status().message();
-    (*transport)->enter();
+    (*transport)->waiter().enter();
     HostCollectives collectives(**channel, one_shot_limit);
     body({**transport, collectives, (*transport)->rank(), ranks});
-    (*transport)->say_goodbye();
-    (*transport)->leave();
+    (*transport)->peers().say_goodbye();
+    (*transport)->waiter().leave();
   });
 }
 
@@ -149,10 +149,10 @@ inline std::vector<int> run_hosts(std::span<const int32_t> ranks_per_host, const
     ASSERT_TRUE(mesh.ok()) << mesh.status().message();
     for (auto& [peer, streams] : mine.streams) (*mesh)->add(peer, std::move(streams));
     ASSERT_TRUE(net.attach(std::move(*mesh)).ok());
-    net.enter();
+    net.waiter().enter();
     body(net, net.world_rank(net.rank()));
-    if (options.goodbye) net.say_goodbye();
-    net.leave();
+    if (options.goodbye) net.peers().say_goodbye();
+    net.waiter().leave();
   };
   if (options.where == Where::processes) return run_children<LocalRank>(std::move(*made), run_one);
   std::vector<std::jthread> threads;

@@ -47,7 +47,7 @@ inline void run_set(const SetOfHosts& set, const std::function<void(RankContext)
       }
     }
     if (!locals.empty()) {
-      auto channel = net.open_channel(0, locals);
+      auto channel = net.channels().open(0, locals);
       EXPECT_TRUE(channel.ok()) << channel.status().message();
       if (*channel != nullptr) {
         WorldSettings settings = small_world();
@@ -57,7 +57,7 @@ inline void run_set(const SetOfHosts& set, const std::function<void(RankContext)
       }
     }
     // A rank that has left must not keep the others waiting for its bell.
-    if (stay) net.leave(), done.arrive_and_wait(), net.enter();
+    if (stay) net.waiter().leave(), done.arrive_and_wait(), net.waiter().enter();
   });
 }
 

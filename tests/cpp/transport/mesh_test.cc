@@ -76,8 +76,8 @@ TEST_P(MeshTest, BytesOfAPairArriveInOrderWhateverTheSizes) {
       received = mesh.receive(peer, std::span(in).subspan(at, size));
       at += size;
     }
-    ASSERT_TRUE(transport.wait(sent, "test").ok());
-    ASSERT_TRUE(transport.wait(received, "test").ok());
+    ASSERT_TRUE(transport.waiter().wait(sent, "test").ok());
+    ASSERT_TRUE(transport.waiter().wait(received, "test").ok());
     EXPECT_EQ(in, bytes_of(total, peer));
     EXPECT_FALSE(mesh.is_busy());
   });
@@ -95,8 +95,8 @@ TEST_P(MeshTest, FullBuffersInBothDirectionsDoNotDeadlock) {
     EXPECT_FALSE(mesh.is_done(sent));
     full.arrive_and_wait();
     Mesh::Ticket received = mesh.receive(1 - rank, in);
-    ASSERT_TRUE(transport.wait(sent, "test").ok());
-    ASSERT_TRUE(transport.wait(received, "test").ok());
+    ASSERT_TRUE(transport.waiter().wait(sent, "test").ok());
+    ASSERT_TRUE(transport.waiter().wait(received, "test").ok());
     EXPECT_TRUE(in == bytes_of(kBytes, 1 - rank));
   });
 }
@@ -115,7 +115,7 @@ TEST_P(MeshTest, ManyPeersAtOnce) {
         tickets.push_back(mesh.send(peer, out));
         tickets.push_back(mesh.receive(peer, in[static_cast<size_t>(peer)]));
       }
-      for (const Mesh::Ticket& ticket : tickets) ASSERT_TRUE(transport.wait(ticket, "test").ok());
+      for (const Mesh::Ticket& ticket : tickets) ASSERT_TRUE(transport.waiter().wait(ticket, "test").ok());
       for (int32_t peer = 0; peer < 5; peer++) {
         EXPECT_TRUE(!mesh.has(peer) || in[static_cast<size_t>(peer)] == bytes_of(kBytes, peer));
       }
@@ -132,7 +132,8 @@ TEST_P(MeshTest, ASleepingRankIsWokenByBytes) {
       int32_t out = round, in = -1;
       auto send = [&] { mesh.send(1 - rank, std::as_bytes(std::span(&out, 1))); };
       if (rank == 0) send();
-      ASSERT_TRUE(transport.wait(mesh.receive(1 - rank, std::as_writable_bytes(std::span(&in, 1))), "test").ok());
+      ASSERT_TRUE(
+          transport.waiter().wait(mesh.receive(1 - rank, std::as_writable_bytes(std::span(&in, 1))), "test").ok());
       EXPECT_EQ(in, round);
       if (rank == 1) send();
     }
@@ -152,13 +153,13 @@ TEST_P(MeshTest, BytesThatNobodyAskedForYetWakeNobody) {
     if (rank == 1) {
       mesh.send(0, {&first, 1});
       mesh.send(0, {&second, 1});
-      ASSERT_TRUE(transport.wait(mesh.receive(0, {&first, 1}), "test").ok());
+      ASSERT_TRUE(transport.waiter().wait(mesh.receive(0, {&first, 1}), "test").ok());
     } else {
-      ASSERT_TRUE(transport.wait(mesh.receive(1, {&first, 1}), "test").ok());
+      ASSERT_TRUE(transport.waiter().wait(mesh.receive(1, {&first, 1}), "test").ok());
       EXPECT_FALSE(is_readable(mesh.descriptor()));  // the second byte is there or will be
       mesh.receive(1, {&second, 1});
       EXPECT_FALSE(is_readable(mesh.descriptor()));  // asked for, but nobody sleeps
-      ASSERT_TRUE(transport.wait_until([&] { return !mesh.is_busy(); }, kNever).ok());
+      ASSERT_TRUE(transport.waiter().wait_until([&] { return !mesh.is_busy(); }, kNever).ok());
       EXPECT_EQ(second, std::byte{2});
       mesh.send(1, {&first, 1});
     }
@@ -170,7 +171,7 @@ TEST_P(MeshTest, WaitFailsWhenThePeerEnds) {
     if (rank == 1) return;
     std::byte byte{};
     Mesh::Ticket ticket = transport.mesh()->receive(1, {&byte, 1});
-    Status status = transport.wait(ticket, "test");
+    Status status = transport.waiter().wait(ticket, "test");
     EXPECT_EQ(status.code(), Code::peer_lost);
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
   });
@@ -182,19 +183,19 @@ TEST_P(MeshTest, WhatAPeerSentBeforeItLeftStillArrives) {
     Mesh& mesh = *transport.mesh();
     if (rank == 1) {
       Bytes out = bytes_of(kBytes, 1);
-      ASSERT_TRUE(transport.wait(mesh.send(0, out), "test").ok());
+      ASSERT_TRUE(transport.waiter().wait(mesh.send(0, out), "test").ok());
       return;
     }
     // The peer's end, which is no failure yet, wakes once.
     while (!is_readable(mesh.descriptor())) std::this_thread::yield();
     for (size_t stripe = 0; stripe < GetParam().link.stripes; stripe++) {
       while (!is_readable(mesh.descriptor())) std::this_thread::yield();
-      transport.answer_bell();
+      transport.waiter().answer_bell();
       if (!is_readable(mesh.descriptor())) break;
     }
     EXPECT_FALSE(transport.failed());
     Bytes in(kBytes);
-    ASSERT_TRUE(transport.wait(mesh.receive(1, in), "test").ok());
+    ASSERT_TRUE(transport.waiter().wait(mesh.receive(1, in), "test").ok());
     EXPECT_TRUE(in == bytes_of(kBytes, 1));
     EXPECT_FALSE(transport.failed());
   });
@@ -207,11 +208,11 @@ TEST_P(MeshTest, AKilledPeerFailsAWait) {
         Bytes data(1 << 20);
         Mesh& mesh = *transport.mesh();
         if (rank == 1) {
-          ASSERT_TRUE(transport.wait(mesh.send(0, ByteView(data).first(1000)), "test").ok());
+          ASSERT_TRUE(transport.waiter().wait(mesh.send(0, ByteView(data).first(1000)), "test").ok());
           std::raise(SIGKILL);
         }
         mesh.send(1, data);
-        Status status = transport.wait(mesh.receive(1, data), "test");
+        Status status = transport.waiter().wait(mesh.receive(1, data), "test");
         EXPECT_EQ(status.code(), Code::peer_lost);
         EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
       },
@@ -248,14 +249,14 @@ TEST_P(IdleMeshTest, TheDeathOfAnIdlePeerIsNoticed) {
       ::dup2(fds.front(), fds.back());
       return;
     }
-    transport.leave();
+    transport.waiter().leave();
     while (!transport.failed()) {
-      transport.sleep(kNever);
-      transport.answer_bell_for_driver();
+      transport.waiter().sleep(kNever);
+      transport.waiter().answer_bell_for_driver();
     }
     EXPECT_EQ(transport.failure().code(), Code::peer_lost);
     EXPECT_THAT(std::string(transport.failure().message()), HasSubstr("rank 1"));
-    transport.enter();
+    transport.waiter().enter();
   });
   EXPECT_EQ(exits, GetParam() == Where::processes ? std::vector<int>{SIGKILL} : std::vector<int>{});
 }
@@ -308,10 +309,10 @@ void run_dialers(
       auto mesh = Mesh::create([&](int32_t, const Status& status) { net.abort(status); });
       (*mesh)->set_dialer(std::move(*dialer));
       ASSERT_TRUE(net.attach(std::move(*mesh)).ok());
-      net.enter();
+      net.waiter().enter();
       body(net, rank);
-      net.say_goodbye();
-      net.leave();
+      net.peers().say_goodbye();
+      net.waiter().leave();
     });
   }
 }
@@ -324,8 +325,8 @@ TEST(OnDemand, WhoIsFirstUsedIsConnectedFirst) {
       int32_t to = (rank + step) % 3, from = (rank + 3 - step) % 3;
       Bytes out = bytes_of(kBytes, rank), in(kBytes);
       Mesh::Ticket sent = mesh.send(to, out), received = mesh.receive(from, in);
-      ASSERT_TRUE(transport.wait(sent, "test").ok());
-      ASSERT_TRUE(transport.wait(received, "test").ok());
+      ASSERT_TRUE(transport.waiter().wait(sent, "test").ok());
+      ASSERT_TRUE(transport.waiter().wait(received, "test").ok());
       EXPECT_TRUE(in == bytes_of(kBytes, from));
     }
   });
@@ -336,7 +337,7 @@ TEST(OnDemand, WhoCannotBeReachedIsAnErrorWithEveryAddress) {
       2, {.timeout = 3s},
       [](Transport& transport, int32_t rank) {
         std::byte byte{};
-        Status status = transport.wait(transport.mesh()->receive(1 - rank, {&byte, 1}), "test");
+        Status status = transport.waiter().wait(transport.mesh()->receive(1 - rank, {&byte, 1}), "test");
         std::string text(status.message());
         if (rank == 0) {
           EXPECT_THAT(text, HasSubstr("rank 1 (host1, pid 101)"));

@@ -23,10 +23,10 @@ class TransportTest : public testing::TestWithParam<Where> {
     exits_ = test::run_groups(ranks, GetParam(), [&](HostGroup group) {
       auto transport = Transport::create(std::move(group), settings);
       ASSERT_TRUE(transport.ok()) << transport.status().message();
-      (*transport)->enter();
+      (*transport)->waiter().enter();
       body(**transport);
-      (*transport)->say_goodbye();
-      (*transport)->leave();
+      (*transport)->peers().say_goodbye();
+      (*transport)->waiter().leave();
     });
   }
   std::vector<int> exits_;
@@ -41,13 +41,16 @@ std::string text_of(ByteView view) { return {reinterpret_cast<const char*>(view.
 std::string receive_up(Transport& transport, int32_t from) {
   ByteView message;
   bool got = false;
-  EXPECT_TRUE(transport.wait_until([&] { return (got = transport.receive_up(from, message)); }, kNever).ok());
+  EXPECT_TRUE(transport.waiter()
+                  .wait_until([&] { return (got = transport.messages().receive_up(from, message)); }, kNever)
+                  .ok());
   return text_of(message);
 }
 std::string receive_down(Transport& transport) {
   ByteView message;
   bool got = false;
-  EXPECT_TRUE(transport.wait_until([&] { return (got = transport.receive_down(message)); }, kNever).ok());
+  EXPECT_TRUE(
+      transport.waiter().wait_until([&] { return (got = transport.messages().receive_down(message)); }, kNever).ok());
   return text_of(message);
 }
 
@@ -58,11 +61,11 @@ TEST_P(TransportTest, ChoresAreDoneInWaitsThatNeverSleep) {
       1,
       [](Transport& transport) {
         int calls = 0;
-        transport.set_chores([&](TimePoint now) {
+        transport.waiter().set_chores([&](TimePoint now) {
           calls++;
           return now + 1ms;
         });
-        EXPECT_TRUE(transport.wait_until([&] { return calls == 5; }, kNever).ok());
+        EXPECT_TRUE(transport.waiter().wait_until([&] { return calls == 5; }, kNever).ok());
       },
       awake);
 }
@@ -73,9 +76,9 @@ TEST_P(TransportTest, MessagesGoUpAndDownInOrder) {
       std::string text = "round " + std::to_string(round);
       if (transport.is_root()) {
         for (int32_t peer = 1; peer < 3; peer++) EXPECT_EQ(receive_up(transport, peer), text);
-        transport.send(bytes_of(text));
+        transport.messages().send(bytes_of(text));
       } else {
-        transport.send(bytes_of(text));
+        transport.messages().send(bytes_of(text));
         EXPECT_EQ(receive_down(transport), text);
       }
     }
@@ -88,9 +91,9 @@ TEST_P(TransportTest, MessagesOfAnyLengthAreTakenWhole) {
       std::string text(length, static_cast<char>('a' + length % 26));
       if (transport.is_root()) {
         EXPECT_EQ(receive_up(transport, 1), text);
-        transport.send(bytes_of(text));
+        transport.messages().send(bytes_of(text));
       } else {
-        transport.send(bytes_of(text));
+        transport.messages().send(bytes_of(text));
         EXPECT_EQ(receive_down(transport), text);
       }
     }
@@ -100,14 +103,14 @@ TEST_P(TransportTest, MessagesOfAnyLengthAreTakenWhole) {
 TEST_P(TransportTest, MessagesLongerThanTheRingPassThroughIt) {
   run(3, [](Transport& transport) {
     std::string up(3 * kUpLines * kLineBytes + 17, 'u'), down(2 * kDownLines * kLineBytes + 5, 'd');
-    auto flushed = [&] { return transport.flush(); };
+    auto flushed = [&] { return transport.messages().flush(); };
     if (transport.is_root()) {
       for (int32_t peer = 1; peer < 3; peer++) EXPECT_EQ(receive_up(transport, peer), up);
-      transport.send(bytes_of(down));
-      EXPECT_TRUE(transport.wait_until(flushed, kNever).ok());
+      transport.messages().send(bytes_of(down));
+      EXPECT_TRUE(transport.waiter().wait_until(flushed, kNever).ok());
     } else {
-      transport.send(bytes_of(up));
-      EXPECT_TRUE(transport.wait_until(flushed, kNever).ok());
+      transport.messages().send(bytes_of(up));
+      EXPECT_TRUE(transport.waiter().wait_until(flushed, kNever).ok());
       EXPECT_EQ(receive_down(transport), down);
     }
   });
@@ -119,8 +122,8 @@ TEST_P(TransportTest, ManyMessagesQueueWhenTheReaderIsSlow) {
     if (transport.is_root()) {
       for (int i = 0; i < kMessages; i++) EXPECT_EQ(receive_up(transport, 1), std::to_string(i));
     } else {
-      for (int i = 0; i < kMessages; i++) transport.send(bytes_of(std::to_string(i)));
-      EXPECT_TRUE(transport.wait_until([&] { return transport.flush(); }, kNever).ok());
+      for (int i = 0; i < kMessages; i++) transport.messages().send(bytes_of(std::to_string(i)));
+      EXPECT_TRUE(transport.waiter().wait_until([&] { return transport.messages().flush(); }, kNever).ok());
     }
   });
 }
@@ -128,7 +131,7 @@ TEST_P(TransportTest, ManyMessagesQueueWhenTheReaderIsSlow) {
 TEST_P(TransportTest, AWaitEndsAtItsTime) {
   run(1, [](Transport& transport) {
     TimePoint until = Clock::now() + 20ms;
-    EXPECT_TRUE(transport.wait_until([] { return false; }, until).ok());
+    EXPECT_TRUE(transport.waiter().wait_until([] { return false; }, until).ok());
     EXPECT_GE(Clock::now(), until);
   });
 }
@@ -142,9 +145,9 @@ TEST_P(TransportTest, ASleepingRankIsWokenByAMessage) {
         for (int round = 0; round < 50; round++) {
           if (transport.is_root()) {
             for (int32_t peer = 1; peer < 4; peer++) EXPECT_EQ(receive_up(transport, peer), "a");
-            transport.send(bytes_of("b"));
+            transport.messages().send(bytes_of("b"));
           } else {
-            transport.send(bytes_of("a"));
+            transport.messages().send(bytes_of("a"));
             EXPECT_EQ(receive_down(transport), "b");
           }
         }
@@ -156,7 +159,7 @@ TEST_P(TransportTest, AbortEndsEveryWaitWithTheFirstReason) {
   const std::string reason = "tried" + std::string(3000, '.');  // as long as a list of addresses and what came of each
   run(3, [&](Transport& transport) {
     if (transport.rank() == 1) transport.abort({Code::unknown, reason});
-    Status status = transport.wait_until([] { return false; }, kNever);
+    Status status = transport.waiter().wait_until([] { return false; }, kNever);
     EXPECT_EQ(status.code(), Code::unknown);
     EXPECT_EQ(status.message(), reason);
     transport.abort({Code::unknown, "a later one"});
@@ -169,7 +172,7 @@ TEST_P(TransportTest, ChannelsOfDifferentSetsDoNotDisturbEachOther) {
   run(4, [](Transport& transport) {
     std::vector<std::vector<int32_t>> sets{{0, 1, 2, 3}, {0, 2}, {1, 3}, {1, 2, 3}};
     for (int32_t id = 0; id < 4; id++) {
-      auto opened = transport.open_channel(id, sets[static_cast<size_t>(id)]);
+      auto opened = transport.channels().open(id, sets[static_cast<size_t>(id)]);
       ASSERT_TRUE(opened.ok()) << opened.status().message();
       bool member =
           std::count(sets[static_cast<size_t>(id)].begin(), sets[static_cast<size_t>(id)].end(), transport.rank()) > 0;
@@ -177,24 +180,24 @@ TEST_P(TransportTest, ChannelsOfDifferentSetsDoNotDisturbEachOther) {
     }
     for (int round = 0; round < 30; round++) {
       for (int32_t id : {1, 2, 0, 3}) {
-        Channel* channel = transport.channel(id);
+        Channel* channel = transport.channels().find(id);
         EXPECT_TRUE(channel == nullptr || channel->barrier().ok());
       }
     }
     // Memory of a closed set is used again and must not remember anything.
-    ASSERT_TRUE(transport.channel(0)->barrier().ok());
-    for (int32_t id : {1, 2, 3}) transport.close_channel(id);
-    ASSERT_TRUE(transport.channel(0)->barrier().ok());
-    auto again = transport.open_channel(1, {0, 3});
+    ASSERT_TRUE(transport.channels().find(0)->barrier().ok());
+    for (int32_t id : {1, 2, 3}) transport.channels().close(id);
+    ASSERT_TRUE(transport.channels().find(0)->barrier().ok());
+    auto again = transport.channels().open(1, {0, 3});
     ASSERT_TRUE(again.ok());
     for (int round = 0; *again != nullptr && round < 30; round++) EXPECT_TRUE((*again)->barrier().ok());
-    ASSERT_TRUE(transport.channel(0)->barrier().ok());
+    ASSERT_TRUE(transport.channels().find(0)->barrier().ok());
   });
 }
 
 TEST_P(TransportTest, AStepBringsEveryonesBytesToEveryone) {
   run(3, [](Transport& transport) {
-    auto opened = transport.open_channel(0, {0, 1, 2});
+    auto opened = transport.channels().open(0, {0, 1, 2});
     ASSERT_TRUE(opened.ok());
     Channel& channel = **opened;
     std::mt19937 random(7);  // the same sizes on every rank
@@ -218,10 +221,10 @@ TEST_P(TransportTest, ACollectiveThatTakesTooLongFailsTheWorld) {
   run(
       2,
       [](Transport& transport) {
-        auto opened = transport.open_channel(0, {0, 1});
+        auto opened = transport.channels().open(0, {0, 1});
         ASSERT_TRUE(opened.ok());
         if (transport.rank() == 1) {
-          EXPECT_EQ(transport.wait_until([] { return false; }, kNever).code(), Code::unknown);
+          EXPECT_EQ(transport.waiter().wait_until([] { return false; }, kNever).code(), Code::unknown);
           return;
         }
         (*opened)->describe("allreduce.a");
@@ -245,8 +248,8 @@ TEST_P(KilledRank, EndsTheWaitsOfAllOthersNamingIt) {
   auto exits = test::run_groups(3, Where::processes, [&](HostGroup group) {
     auto transport = Transport::create(std::move(group), test::small_settings());
     ASSERT_TRUE(transport.ok());
-    (*transport)->enter();
-    auto channel = (*transport)->open_channel(0, {0, 1, 2});
+    (*transport)->waiter().enter();
+    auto channel = (*transport)->channels().open(0, {0, 1, 2});
     ASSERT_TRUE(channel.ok());
     ASSERT_TRUE((*channel)->barrier().ok());
     if ((*transport)->rank() == victim) ::raise(SIGKILL);
@@ -264,13 +267,13 @@ TEST(Transport, ADepartureWithGoodbyeIsNoFailure) {
   test::run_groups(2, Where::processes, [&](HostGroup group) {
     auto transport = Transport::create(std::move(group), test::small_settings());
     ASSERT_TRUE(transport.ok());
-    (*transport)->enter();
+    (*transport)->waiter().enter();
     if ((*transport)->rank() == 1) {
-      (*transport)->say_goodbye();
+      (*transport)->peers().say_goodbye();
       return;
     }
     // The end of rank 1's socket wakes this wait; it must go on until its time.
-    EXPECT_TRUE((*transport)->wait_until([] { return false; }, Clock::now() + 200ms).ok());
+    EXPECT_TRUE((*transport)->waiter().wait_until([] { return false; }, Clock::now() + 200ms).ok());
     EXPECT_TRUE((*transport)->failure().ok());
   });
 }
@@ -285,28 +288,28 @@ TEST(Transport, ARankThatDoesNotBeatIsSilent) {
   ASSERT_TRUE(root.ok() && member.ok());
   TimePoint start(1000s);
   for (int second = 0; second < 10; second++) {
-    (*member)->beat();
-    EXPECT_TRUE((*root)->find_silent(start + second * 1s, 5s).ok()) << second;
+    (*member)->heartbeats().beat();
+    EXPECT_TRUE((*root)->heartbeats().find_silent(start + second * 1s, 5s).ok()) << second;
   }
-  EXPECT_TRUE((*root)->find_silent(start + 11s, 5s).ok());
-  EXPECT_TRUE((*root)->find_silent(start + 13s, 5s).ok());
-  Status status = (*root)->find_silent(start + 14s, 5s);
+  EXPECT_TRUE((*root)->heartbeats().find_silent(start + 11s, 5s).ok());
+  EXPECT_TRUE((*root)->heartbeats().find_silent(start + 13s, 5s).ok());
+  Status status = (*root)->heartbeats().find_silent(start + 14s, 5s);
   EXPECT_EQ(status.code(), Code::peer_lost);
   EXPECT_EQ(status.message(), "rank 1 (thread) is lost: silent for 5.0 s");
   EXPECT_EQ(status.origin(), (Origin{.kind = OriginKind::silent, .rank = 1}));
 }
 
-TEST(Transport, ARootThatWasStoppedItselfJudgesNobody) {
+TEST(Transport, SilenceWhileTheRootWasStoppedIsIgnored) {
   auto groups = make_local_groups(2);
   ASSERT_TRUE(groups.ok());
   auto root = Transport::create(std::move((*groups)[0]), test::small_settings());
   ASSERT_TRUE(root.ok());
   TimePoint start(1000s);
-  EXPECT_TRUE((*root)->find_silent(start, 5s).ok());
-  EXPECT_TRUE((*root)->find_silent(start + 60s, 5s).ok());
-  EXPECT_TRUE((*root)->find_silent(start + 62s, 5s).ok());
-  EXPECT_TRUE((*root)->find_silent(start + 64s, 5s).ok());
-  EXPECT_FALSE((*root)->find_silent(start + 66s, 5s).ok());
+  EXPECT_TRUE((*root)->heartbeats().find_silent(start, 5s).ok());
+  EXPECT_TRUE((*root)->heartbeats().find_silent(start + 60s, 5s).ok());
+  EXPECT_TRUE((*root)->heartbeats().find_silent(start + 62s, 5s).ok());
+  EXPECT_TRUE((*root)->heartbeats().find_silent(start + 64s, 5s).ok());
+  EXPECT_FALSE((*root)->heartbeats().find_silent(start + 66s, 5s).ok());
 }
 
 // A rank alone that watches a bell as an event from outside.
@@ -316,12 +319,12 @@ class OutsideEvent : public testing::Test {
     auto groups = make_local_groups(1);
     transport = std::move(Transport::create(std::move((*groups)[0]), test::small_settings()).value());
     bell = std::move(create_bell().value());
-    EXPECT_TRUE(transport->watch(bell.get()).ok());
+    EXPECT_TRUE(transport->waiter().watch(bell.get()).ok());
   }
 
   bool wakes_within(Duration time) {
     TimePoint until = Clock::now() + time;
-    transport->sleep(until);
+    transport->waiter().sleep(until);
     return Clock::now() < until;
   }
 
@@ -333,29 +336,29 @@ TEST_F(OutsideEvent, WakesOnceUntilItIsRearmed) {
   ring(bell);
   EXPECT_TRUE(wakes_within(60s));
   EXPECT_FALSE(wakes_within(20ms));  // somebody else drives: it must not keep us awake
-  transport->leave();
+  transport->waiter().leave();
   EXPECT_TRUE(wakes_within(60s));
   silence(bell);
-  transport->leave();
+  transport->waiter().leave();
   EXPECT_FALSE(wakes_within(20ms));
-  transport->unwatch(bell.get());
+  transport->waiter().unwatch(bell.get());
   ring(bell);
-  transport->leave();
+  transport->waiter().leave();
   EXPECT_FALSE(wakes_within(20ms));
 }
 
 TEST_F(OutsideEvent, IsLeftToADriverThatComesAndGoesButNotLost) {
-  transport->enter();
+  transport->waiter().enter();
   ring(bell);
   EXPECT_FALSE(wakes_within(20ms));  // the driver will read it
-  transport->leave(true);            // it did not, and does not come back
+  transport->waiter().leave(true);   // it did not, and does not come back
   EXPECT_TRUE(wakes_within(60s));
-  transport->enter();
-  transport->leave(true);
+  transport->waiter().enter();
+  transport->waiter().leave(true);
   EXPECT_TRUE(wakes_within(60s));  // also when it only paused from the beginning
   silence(bell);
-  transport->enter();
-  transport->leave(true);
+  transport->waiter().enter();
+  transport->waiter().leave(true);
   EXPECT_FALSE(wakes_within(20ms));
   ring(bell);
   EXPECT_TRUE(wakes_within(60s));  // nobody has been here for long
@@ -363,11 +366,11 @@ TEST_F(OutsideEvent, IsLeftToADriverThatComesAndGoesButNotLost) {
 
 TEST_F(OutsideEvent, AnAlarmWakesOnceAndCanBeSetAgainOnceItWasAnswered) {
   for (int round = 0; round < 3; round++) {
-    transport->wake_later(1ms);
-    transport->wake_later(1h);  // one that is set stays
+    transport->waiter().wake_later(1ms);
+    transport->waiter().wake_later(1h);  // one that is set stays
     EXPECT_TRUE(wakes_within(60s));
     EXPECT_FALSE(wakes_within(20ms));
-    transport->answer_bell();
+    transport->waiter().answer_bell();
   }
 }
 
@@ -379,13 +382,13 @@ TEST(Transport, ChoresAreDoneWhileADriverSleepsInAWait) {
   auto made = Transport::create(std::move((*groups)[0]), settings);
   ASSERT_TRUE(made.ok());
   int done = 0;
-  (*made)->set_chores([&](TimePoint now) {
+  (*made)->waiter().set_chores([&](TimePoint now) {
     done++;
     return now + 1ms;
   });
-  (*made)->enter();
-  EXPECT_TRUE((*made)->wait_until([&] { return done == 5; }, kNever).ok());
-  (*made)->leave();
+  (*made)->waiter().enter();
+  EXPECT_TRUE((*made)->waiter().wait_until([&] { return done == 5; }, kNever).ok());
+  (*made)->waiter().leave();
 }
 
 }  // namespace

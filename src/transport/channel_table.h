@@ -1,0 +1,48 @@
+// The channels of process sets, each in its own range of the memory that the ranks of a host share. All ranks open and
+// close the same channels in the same order, so all compute the same ranges. Thread rule: the thread that drives.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "transport/bells.h"
+#include "transport/channel.h"
+#include "transport/waiter.h"
+
+namespace hvd {
+
+class ChannelTable {
+ public:
+  // What channels use; all of it outlives them. `begin`: where their ranges may begin in `memory`.
+  struct Parts {
+    const UniqueFd& memory;
+    size_t begin;
+    ChannelShape shape;
+    int32_t rank;  // of this host
+    Waiter& waiter;
+    Bells& bells;
+  };
+  explicit ChannelTable(const Parts& parts) : parts_(parts) {}
+
+  // The channel of a process set with these ranks of the host. Null: this rank is not one of them.
+  Result<Channel*> open(int32_t process_set, const std::vector<int32_t>& ranks);
+  void close(int32_t process_set);
+  Channel* find(int32_t process_set) const;
+
+ private:
+  struct Range {
+    size_t begin = 0, end = 0;
+    std::unique_ptr<Channel> channel;  // null: this rank is not in it
+  };
+  size_t find_room(size_t bytes) const;
+
+  Parts parts_;
+  std::map<int32_t, Range> ranges_;  // by process set
+  uint64_t opened_ = 0;              // channels ever opened
+};
+
+}  // namespace hvd

@@ -14,6 +14,13 @@ namespace hvd {
 
 using AgreedRequest = std::shared_ptr<const Request>;  // shared between the plan cache and the plans under way
 
+// Where the tensors of a plan are: a device for each rank of the world, kHost for those that have joined or are not
+// members. Equal numbers mean equal maps, on all ranks.
+struct DevicePlaces {
+  uint32_t number = 0;  // 0: in host memory
+  std::shared_ptr<const std::vector<Device>> map;
+};
+
 struct Plan {
   // Fused tensors: same kind, dtype, device, reduce op, factors, root and process set, so tensors.front() speaks for
   // all of them. For allgather and alltoall the first dimensions are those of one rank only: the ranks exchange them.
@@ -22,6 +29,7 @@ struct Plan {
   Code error = Code::ok;
   std::string error_text;
   Origin error_origin = {};
+  DevicePlaces places;
   int32_t result = -1;  // join: the rank that joined last; add_process_set: the id of the new set
 
   const Request& first() const { return *tensors.front(); }

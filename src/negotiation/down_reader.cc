@@ -29,6 +29,9 @@ void DownReader::read_item(Decoder& in, uint64_t number, DownListener& listener)
       }
       return;
     case DownTag::offer: in.fail(); return;  // nothing is carried in worlds of so many ranks
+    case DownTag::devices:
+      if (read_devices(in, device_maps_, static_cast<size_t>(world_size_)).number > device_maps_) device_maps_++;
+      return;
     case DownTag::tuning: read_tuning(in); return;
     case DownTag::stall: read_stall(in); return;
     case DownTag::shutdown:

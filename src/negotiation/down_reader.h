@@ -65,6 +65,7 @@ class DownReader {
   int32_t world_size_;
   RequestTable& table_;
   CacheId last_id_ = 0;
+  uint32_t device_maps_ = 0;  // that have come up
   std::unordered_map<CacheId, KnownId> ids_;
   std::deque<Eviction> evictions_;  // oldest first
 };

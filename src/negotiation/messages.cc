@@ -148,6 +148,27 @@ PlanHead read_plan_head(Decoder& in) {
   return head;
 }
 
+void write_devices(Encoder& out, uint32_t number, const std::vector<Device>* map) {
+  out.u8(static_cast<uint8_t>(DownTag::devices));
+  out.varint(number);
+  if (map == nullptr) return;
+  out.varint(map->size());
+  for (Device device : *map) out.signed_varint(device);
+}
+
+DevicesHead read_devices(Decoder& in, uint32_t known, size_t world_size) {
+  DevicesHead head;
+  uint64_t number = in.varint();
+  if (number == 0 || number > uint64_t{known} + 1) in.fail();
+  if (!in.ok()) return head;
+  head.number = static_cast<uint32_t>(number);
+  if (number <= known) return head;
+  head.map.resize(in.count());
+  if (head.map.size() != world_size) in.fail();
+  for (Device& device : head.map) device = read_i32(in, kHost);
+  return head;
+}
+
 void write_tensor(Encoder& out, CacheId id, const Request* request) {
   out.varint(id << 1 | (request != nullptr ? 1 : 0));
   if (request != nullptr) write_request(out, *request);

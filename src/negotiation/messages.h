@@ -66,8 +66,8 @@ void write_full(Encoder& out, const Request& request);
 void write_up_shutdown(Encoder& out, std::string_view reason, const Origin& origin);
 void read_up_item(Decoder& in, UpItem& item);  // sets only what the tag says
 
-enum class DownTag : uint8_t { plan, evicted, tuning, stall, shutdown, offer };
-inline constexpr DownTag kLastDownTag = DownTag::offer;
+enum class DownTag : uint8_t { plan, evicted, tuning, stall, shutdown, offer, devices };
+inline constexpr DownTag kLastDownTag = DownTag::devices;
 
 // Follows DownTag::plan; then come `tensors` items of write_tensor().
 struct PlanHead {
@@ -79,6 +79,15 @@ struct PlanHead {
 };
 void write_plan_head(Encoder& out, const PlanHead& head);
 PlanHead read_plan_head(Decoder& in);
+
+// Follows DownTag::devices: where the tensors of the next plan are, by rank of the world. The map itself is written the
+// first time only. Numbers start at 1, in the order in which maps come up.
+void write_devices(Encoder& out, uint32_t number, const std::vector<Device>* map);
+struct DevicesHead {
+  uint32_t number = 0;
+  std::vector<Device> map;  // of a new number
+};
+DevicesHead read_devices(Decoder& in, uint32_t known, size_t world_size);
 
 // `request` may be null if the readers know the id.
 void write_tensor(Encoder& out, CacheId id, const Request* request);

@@ -25,6 +25,7 @@ class Negotiator::State {
   void read_item(Decoder& in, std::vector<Decision>& out);
   void read_plan(Decoder& in, std::vector<Decision>& out);
   AgreedRequest read_tensor(Decoder& in);
+  void take_devices(Decoder& in);
   std::optional<Device> announced_device(const Request& request);
   void take_offer(Decoder& in);
   void carry(KnownPlan& known, ByteView data);
@@ -35,9 +36,11 @@ class Negotiator::State {
   KnownPlans known_;
   bool use_cache_ = true;
   CacheId last_id_ = 0;
-  uint64_t processed_ = 0;        // number of the last message read
-  uint64_t unacknowledged_ = 0;   // of those, how many `outgoing_` has not acknowledged yet
-  size_t remembered_ = 0;         // evictions and errors in them, see kMaxRemembered
+  uint64_t processed_ = 0;       // number of the last message read
+  uint64_t unacknowledged_ = 0;  // of those, how many `outgoing_` has not acknowledged yet
+  size_t remembered_ = 0;        // evictions and errors in them, see kMaxRemembered
+  std::vector<std::shared_ptr<const std::vector<Device>>> device_maps_;  // number 1 is the first
+  DevicePlaces next_places_;                                             // of the plan that follows
   NameMap<Device> devices_;       // accelerators of the requests under way in full; the host needs no memory
   std::vector<CacheId> offered_;  // carried by both, and to be finished
   Bytes outgoing_;
@@ -125,6 +128,7 @@ void Negotiator::State::read_item(Decoder& in, std::vector<Decision>& out) {
     case DownTag::plan: return read_plan(in, out);
     case DownTag::evicted: return forget(in);
     case DownTag::offer: return take_offer(in);
+    case DownTag::devices: return take_devices(in);
     case DownTag::tuning: {
       Tuning tuning = read_tuning(in);
       if (!in.ok()) return;
@@ -154,6 +158,7 @@ void Negotiator::State::read_plan(Decoder& in, std::vector<Decision>& out) {
   plan.error_text = head.error_text;
   plan.error_origin = std::move(head.error_origin);
   plan.result = head.result;
+  plan.places = std::exchange(next_places_, {});
   plan.tensors.reserve(head.tensors);
   for (size_t i = 0; i < head.tensors && in.ok(); i++) {
     AgreedRequest request = read_tensor(in);
@@ -161,6 +166,15 @@ void Negotiator::State::read_plan(Decoder& in, std::vector<Decision>& out) {
     plan.tensors.push_back(std::move(request));
   }
   if (!in.ok()) out.pop_back();
+}
+
+void Negotiator::State::take_devices(Decoder& in) {
+  DevicesHead head = read_devices(in, static_cast<uint32_t>(device_maps_.size()), static_cast<size_t>(world_size_));
+  if (!in.ok()) return;
+  if (head.number > device_maps_.size()) {
+    device_maps_.push_back(std::make_shared<const std::vector<Device>>(std::move(head.map)));
+  }
+  next_places_ = {.number = head.number, .map = device_maps_[head.number - 1]};
 }
 
 AgreedRequest Negotiator::State::read_tensor(Decoder& in) {

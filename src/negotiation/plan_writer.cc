@@ -50,6 +50,8 @@ void PlanWriter::write_plan(Encoder& out, std::span<const Ready> ready, std::spa
     cache_.evict_set(first.request->process_set, message, evicted_);
   }
   if (!evicted_.empty()) write_evicted(out, evicted_);
+  bool is_on_device = first.error.ok() && devices_[members.front()] != nullptr;
+  if (is_on_device) write_devices_of(out, *devices_[members.front()]);
   write_plan_head(out, {.tensors = tensors_.size(),
                         .error = first.error.code(),
                         .error_text = first.error.message(),
@@ -75,6 +77,11 @@ PlanWriter::Tensor PlanWriter::identify(const Ready& item, const DeviceMap& devi
   }
   CachedPlan* added = cache_.add(*item.entry, item.request, devices, message, evicted_);
   return {.id = added != nullptr ? added->id : 0, .request = item.request.get()};
+}
+
+void PlanWriter::write_devices_of(Encoder& out, const std::vector<Device>& map) {
+  auto [place, is_new] = map_numbers_.try_emplace(map, static_cast<uint32_t>(map_numbers_.size() + 1));
+  write_devices(out, place->second, is_new ? &map : nullptr);
 }
 
 // Joined ranks did not say; they count as the host, which no other rank of such a tensor is.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -32,9 +33,11 @@ class PlanWriter {
                   uint64_t message);
   Tensor identify(const Ready& item, const DeviceMap& devices, bool use_cache, uint64_t message);
   DeviceMap devices_of(const Ready& item) const;
+  void write_devices_of(Encoder& out, const std::vector<Device>& map);
 
   const Subtrees& tree_;
   PlanCache& cache_;
+  std::map<std::vector<Device>, uint32_t> map_numbers_;  // of the device maps that the ranks know
 
   // Kept between calls so that they need not allocate.
   std::vector<FusionItem> items_;

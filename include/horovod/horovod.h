@@ -309,6 +309,14 @@ HVD_EXPORT hvd_code hvd_result(hvd_handle handle, int32_t index, hvd_tensor* out
 /* Takes over engine-allocated memory of an output, without a copy; give it back with hvd_free. */
 HVD_EXPORT hvd_code hvd_take_result(hvd_handle handle, int32_t index, hvd_tensor* output);
 HVD_EXPORT void hvd_free(void* data);
+/* For operations on an accelerator: returns when all work of the handle is on streams of its device, and makes `stream`
+ * of the caller wait for it there. The tensors must stay until then, and until that stream has come so far. hvd_wait
+ * means that the device has finished. A handle that is done returns its outcome. HVD_TIMED_OUT after `seconds` (< 0: no
+ * limit). */
+HVD_EXPORT hvd_code hvd_wait_on_stream(hvd_handle handle, void* stream, double seconds);
+/* 1: tensors on accelerators of this type are taken for this kind and reduction; 0: they are not, and have to be copied
+ * to host memory first. The same on all ranks. */
+HVD_EXPORT int32_t hvd_device_accepts(int32_t kind, int32_t dtype, int32_t reduce_op);
 /* alltoall: the rows received from each rank of the set. Returns how many ranks; writes up to `capacity`. */
 HVD_EXPORT int32_t hvd_received_splits(hvd_handle handle, int32_t index, int32_t* splits, int32_t capacity);
 HVD_EXPORT int32_t hvd_result_value(hvd_handle handle); /* join: the rank that joined last */
@@ -441,7 +449,7 @@ HVD_EXPORT hvd_code hvd_start_timeline(const char* path, int32_t mark_cycles);
 HVD_EXPORT hvd_code hvd_stop_timeline(void);
 /* All knobs as a JSON array of {name, default, range, text}; the source of docs/knobs.md. Static storage. */
 HVD_EXPORT const char* hvd_knobs_json(void);
-/* 0, or the NCCL version code, of the loaded backends: "nccl", "cuda"; 1: "gloo" (the built-in transport), and "mpi"
+/* 0, or the NCCL version code, of the loaded backends: "nccl", "cuda", "rocm"; 1: "gloo" (the built-in transport), and "mpi"
  * once its plugin is loaded. */
 HVD_EXPORT int32_t hvd_backend_built(const char* name);
 

@@ -40,6 +40,30 @@ class PolledBackend : public Backend {
   virtual void give_up(const Status& status) = 0;
 };
 
+// A backend for tensors in the memory of accelerators. It orders its work on the device: the thread that drives hands a
+// plan over and goes on. A plan is *launched* when all its work is on a stream, and done when the device has finished.
+class DeviceBackend : public Backend {
+ public:
+  // The calling thread begins a call that submits operations; they share an event per stream.
+  virtual void begin_call() = 0;
+  // In the thread that submits: notes when the data of the operation are ready. Not ok: it must not be submitted.
+  virtual Status on_submit(Operation& operation) = 0;
+  // As run(); calls `launched` before `done`, unless the plan fails.
+  virtual void run_on_device(const Plan& plan, std::span<Operation* const> operations, std::function<void()> launched,
+                             Done done) = 0;
+  // Makes the stream of the caller wait until the launched operation is done. Any thread.
+  virtual Status order_stream(const Operation& operation, void* stream) = 0;
+  // Memory for an output that the caller does not allocate; DeviceOutputs frees it. The thread that drives.
+  virtual Result<std::byte*> allocate(Device device, size_t bytes) = 0;
+  // Where this rank contributes zeros after join(device); kHost: where it worked last.
+  virtual void set_join_device(Device device) = 0;
+  // A process set is removed on all ranks.
+  virtual void forget(int32_t process_set) = 0;
+  // Nothing more will come of what is under way: ends it with this error, in the background. Any thread.
+  virtual void give_up(const Status& status) = 0;
+  virtual bool is_idle() const = 0;  // no plan is under way
+};
+
 // What a backend library is given.
 struct BackendContext {
   World world;
@@ -48,6 +72,10 @@ struct BackendContext {
   // Collective among a process set, callable inside run(): gathers blocks of equal size in set order. For bootstrap,
   // such as the unique id of a communicator.
   std::function<Status(int32_t process_set, ByteView mine, std::byte* all)> exchange;
+  // Why the world has failed; ok: it has not. Any thread.
+  std::function<Status()> failure = {};
+  // Fails the world on all ranks. Any thread.
+  std::function<void(const Status&)> fail = {};
 };
 
 inline constexpr const char* kBackendEntry = "hvd_backend_v1";

@@ -6,6 +6,9 @@
 #include <span>
 #include <string>
 
+#include "backends/device_outputs.h"
+#include "backends/nccl/arithmetic.h"
+#include "engine/gpu_agreement.h"
 #include "engine/runtime.h"
 #include "errors.h"
 #include "model/config.h"
@@ -124,6 +127,15 @@ Result<Origin> read_failure(const hvd_failure* failure) {
                 .text = text(failure->message)};
 }
 
+// The version of the NCCL that would be used, or whether there is a driver library.
+Result<int32_t> gpu_built(std::string_view name) {
+  auto config = config_from_environment();
+  LibrarySearch found = find_libraries(library_places(config.ok() ? config.value() : Config()));
+  if (name == "cuda") return !found.is_hip && !found.driver.empty() ? 1 : 0;
+  if (name == "rocm") return found.is_hip && !found.driver.empty() ? 1 : 0;
+  return probe_nccl_version(found);
+}
+
 int32_t copy_out(const std::vector<int32_t>& values, int32_t* out, int32_t capacity) {
   for (int32_t i = 0; i < capacity && i < static_cast<int32_t>(values.size()); i++)
     out[i] = values[static_cast<size_t>(i)];
@@ -235,6 +247,7 @@ hvd_code hvd_submit(const hvd_request* requests, int32_t count, const hvd_submit
   return guarded([&]() -> Status {
     Runtime::Visit visit(Runtime::instance());
     if (visit.engine() == nullptr) return visit.why_none();
+    if (visit.engine()->device() != nullptr) visit.engine()->device()->begin_call();
     if (count < 1) return {Code::invalid_argument, "a group needs at least one tensor"};
     const hvd_submit_options chosen = read_options(options);
     Status status = submit(*visit.engine(), std::span(requests, static_cast<size_t>(count)), chosen,
@@ -250,6 +263,7 @@ hvd_code hvd_submit_many(const hvd_request* requests, int32_t count, const hvd_s
   return guarded([&]() -> Status {
     Runtime::Visit visit(Runtime::instance());
     if (visit.engine() == nullptr) return visit.why_none();
+    if (visit.engine()->device() != nullptr) visit.engine()->device()->begin_call();
     const hvd_submit_options chosen = read_options(options);
     Status status;
     for (int32_t i = 0; i < count && status.ok(); i++) {
@@ -334,7 +348,41 @@ hvd_code hvd_take_result(hvd_handle handle, int32_t index, hvd_tensor* output) {
   });
 }
 
-void hvd_free(void* data) { std::free(data); }
+void hvd_free(void* data) {
+  if (!DeviceOutputs::instance().free(static_cast<std::byte*>(data))) std::free(data);
+}
+
+hvd_code hvd_wait_on_stream(hvd_handle handle, void* stream, double seconds) {
+  return guarded([&]() -> Status {
+    TaskRef task;
+    std::shared_ptr<Engine> engine;
+    {
+      Runtime::Visit visit(Runtime::instance());
+      auto found = find(visit, handle);
+      if (!found.ok()) return found.status();
+      task = std::move(*found);
+      if (task->done.load(std::memory_order_acquire)) return task->status;
+      engine = visit.hold_to_wait();
+      if (engine == nullptr) return visit.why_none();
+    }
+    if (!engine->wait_launched(task, wait_limit(seconds))) return {Code::timed_out, "the operation goes on"};
+    if (task->done.load(std::memory_order_acquire)) return task->status;
+    for (const Operation& operation : task->operations) {
+      if (Status status = engine->device()->order_stream(operation, stream); !status.ok()) return status;
+    }
+    return {};
+  });
+}
+
+int32_t hvd_device_accepts(int32_t kind, int32_t dtype, int32_t reduce_op) {
+  return with_engine([&](Engine& engine) -> Result<int32_t> {
+    if (engine.device() == nullptr) return 0;
+    Request request{.kind = static_cast<Kind>(kind),
+                    .reduce_op = static_cast<ReduceOp>(reduce_op),
+                    .dtype = static_cast<DType>(dtype)};
+    return can_use_nccl(request, engine.world().host_of.empty()) ? 1 : 0;
+  });
+}
 
 int32_t hvd_received_splits(hvd_handle handle, int32_t index, int32_t* splits, int32_t capacity) {
   return guarded_value([&]() -> Result<int32_t> {
@@ -461,6 +509,7 @@ const char* hvd_knobs_json(void) {
 
 int32_t hvd_backend_built(const char* name) {
   std::string_view wanted = name;
+  if (wanted == "nccl" || wanted == "cuda" || wanted == "rocm") return guarded_value([&] { return gpu_built(wanted); });
   return wanted == "gloo" || (wanted == "mpi" && !Runtime::instance().mpi_version().empty()) ? 1 : 0;
 }
 

@@ -37,6 +37,7 @@ Status convert(const hvd_request& request, Operation& operation) {
   operation.request.process_set = request.process_set;
   if (!moves_data(operation.request.kind)) {
     operation.request.name = operation.request.kind == Kind::join ? "join.noname" : "barrier.noname";
+    if (request.input.struct_size >= sizeof(hvd_tensor)) operation.input.device = request.input.device;
     return {};
   }
   if (request.name == nullptr || *request.name == 0) return {Code::invalid_argument, "an operation needs a name"};

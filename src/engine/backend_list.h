@@ -2,6 +2,7 @@
 // made for this world, if any, and the built-in one. Thread rule: the thread that drives.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -27,6 +28,15 @@ class BackendList {
 
   Backend* choose(const Plan& plan) const;  // null: none accepts it
 
+  // For tensors on accelerators; once, before the first of them. Then any thread may ask for it; null: there is none.
+  using MakeDevice = std::function<std::unique_ptr<DeviceBackend>(BackendContext)>;
+  void attach_device(const MakeDevice& make);
+  DeviceBackend* device() const { return device_.load(std::memory_order_acquire); }
+  void give_up_device(const Status& status) {
+    if (DeviceBackend* backend = device()) backend->give_up(status);
+  }
+  bool is_device_idle() const { return device() == nullptr || device()->is_idle(); }
+
   // Plans of the polled backend: whether there are any; makes them progress (true: one was done); fails them.
   bool has_polled() const { return polled_ != nullptr; }
   bool is_busy() const { return polled_ != nullptr && polled_->is_busy(); }
@@ -38,6 +48,9 @@ class BackendList {
  private:
   std::vector<std::unique_ptr<Backend>> backends_;
   PolledBackend* polled_ = nullptr;  // one of them; null: there is none
+  BackendContext context_;
+  std::unique_ptr<DeviceBackend> owned_device_;
+  std::atomic<DeviceBackend*> device_{nullptr};
 };
 
 }  // namespace hvd

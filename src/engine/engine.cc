@@ -65,6 +65,9 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
     if (joined_.load(std::memory_order_relaxed) && !changes_sets && request.process_set == kWorldSet) {
       return has_joined(request);
     }
+    if (request.device != kHost && device() != nullptr) {
+      if (Status status = device()->on_submit(operation); !status.ok()) return status;
+    }
   }
   bool is_join = task->operations.front().request.kind == Kind::join;
   if (is_join && joined_.exchange(true)) return has_joined(task->operations.front().request);
@@ -142,7 +145,20 @@ TimePoint Engine::sleep_until() {
 }
 
 bool Engine::wait(const TaskRef& task, TimePoint until) {
-  auto done = [&] { return task->done.load(std::memory_order_acquire); };
+  return wait_for([&] { return task->done.load(std::memory_order_acquire); }, until);
+}
+
+bool Engine::wait_launched(const TaskRef& task, TimePoint until) {
+  auto all = static_cast<int32_t>(task->operations.size());
+  return wait_for(
+      [&] {
+        return task->done.load(std::memory_order_acquire) || task->launched.load(std::memory_order_acquire) == all;
+      },
+      until);
+}
+
+template <class Done>
+bool Engine::wait_for(Done&& done, TimePoint until) {
   if (done()) return true;
   turn_.begin_waiting();
   while (!done()) {
@@ -286,6 +302,7 @@ void Engine::refuse(Task& task, const Status& status) {
 void Engine::announce(const Task& task, bool is_alone) {
   for (const Operation& operation : task.operations) {
     join_announced_ |= operation.request.kind == Kind::join;
+    if (operation.request.kind == Kind::join && device() != nullptr) device()->set_join_device(operation.input.device);
     bool is_carried = is_alone && carried_ != nullptr && carried_->may_carry(operation);
     ByteView data = is_carried ? ByteView(operation.input.data, operation.input.bytes()) : ByteView();
     agreement_->announce(operation.request, data);
@@ -342,9 +359,15 @@ void Engine::end(const Status& status) {
   if (ended_) return;
   ended_ = true;
   if (status.code() == Code::peer_lost) log_warning("{}", status.message());
+  if (transport_->failed()) backends_->give_up_device(status);
   operations_->close(status);  // before finish_all: what was added before it is ended there
   for (const TaskRef& task : operations_->finish_all(status)) on_done(*task);
   on_done(*ending_);
+}
+
+void Engine::on_launched() {
+  if (turn_.waiting() > 0) turn_.wake();
+  transport_->wake_driver();
 }
 
 void Engine::on_done(Task& task) {

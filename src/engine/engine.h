@@ -51,6 +51,12 @@ class Engine {
   void wake_for_new(bool not_at_once = false);
   // Waits until done or `until` has come. True: done.
   bool wait(const TaskRef& task, TimePoint until);
+  // The same until all its work is on streams of its device, or it is done.
+  bool wait_launched(const TaskRef& task, TimePoint until);
+
+  // Tensors on accelerators; see BackendList. The calling thread begins to submit: see DeviceBackend::begin_call().
+  void attach_device(const BackendList::MakeDevice& make) { backends_->attach_device(make); }
+  DeviceBackend* device() const { return backends_->device(); }
 
   // Why this rank is about to leave; its peers are told so by shutdown(). Without it, it calls shutdown for its own
   // reasons.
@@ -62,6 +68,7 @@ class Engine {
   bool is_driven_here() const;  // by the calling thread, which is inside a callback
 
   const World& world() const { return world_; }
+  const Config& config() const { return config_; }
   bool is_homogeneous() const { return is_homogeneous_; }
   const std::shared_ptr<OperationTable>& operations() const { return operations_; }  // outlives the engine
   const ProcessSetTable& process_sets() const { return *process_sets_; }
@@ -81,6 +88,8 @@ class Engine {
   // ---- driving; see the class comment ----
   void run(const std::stop_token& stop);  // the engine thread
   template <class Done>
+  bool wait_for(Done&& done, TimePoint until);
+  template <class Done>
   void drive(Done&& done, TimePoint until);
   void stop_driving(bool waits);
   void answer_for_driver(const std::stop_token& stop);
@@ -97,6 +106,7 @@ class Engine {
   TimePoint sleep_until();
   TimePoint next_deadline(bool awaits = false) const;
   void on_done(Task& task);
+  void on_launched();
   void take_last_turn();
   void note_step(const Plan& plan);
   std::string timeline_path(const std::string& path) const;

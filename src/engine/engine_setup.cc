@@ -77,7 +77,7 @@ Status Engine::make_executor(const MakePolled& make_polled) {
                                                          .process_sets = *process_sets_,
                                                          .backends = *backends_,
                                                          .recorder = recorder_},
-                                         on_done);
+                                         on_done, [this] { on_launched(); });
   if (CarriedAllreduces::is_possible(world_, config_, backends_->has_polled())) {
     carried_ = std::make_unique<CarriedAllreduces>(world_, *transport_, *operations_, recorder_, on_done);
   }

@@ -21,13 +21,14 @@ bool changes_process_sets(const Plan& plan) {
 
 }  // namespace
 
-Executor::Executor(const Parts& parts, std::function<void(Task&)> on_done)
+Executor::Executor(const Parts& parts, std::function<void(Task&)> on_done, std::function<void()> on_launched)
     : transport_(parts.transport),
       operations_(parts.operations),
       process_sets_(parts.process_sets),
       backends_(parts.backends),
       recorder_(parts.recorder),
-      on_done_(std::move(on_done)) {}
+      on_done_(std::move(on_done)),
+      on_launched_(std::move(on_launched)) {}
 
 Executor::Execution& Executor::take_execution() {
   for (const std::unique_ptr<Execution>& execution : executions_) {
@@ -51,7 +52,9 @@ void Executor::drain() {
   while (backends_.is_busy() && !transport_.failed() && Clock::now() < end) {
     if (!backends_.poll()) ::sched_yield();
   }
+  while (!backends_.is_device_idle() && !transport_.failed() && Clock::now() < end) ::sched_yield();
   backends_.give_up({Code::unknown, "Horovod has been shut down"});
+  if (!backends_.is_device_idle()) backends_.give_up_device({Code::unknown, "Horovod has been shut down"});
   for (const std::unique_ptr<Execution>& execution : executions_) execution->is_under_way.wait(1);
 }
 
@@ -76,6 +79,9 @@ Status Executor::run(Plan&& plan) {
     finish(execution, status);
   } else {
     if (changes_process_sets(agreed)) status = process_sets_.change(agreed);
+    if (agreed.first().kind == Kind::remove_process_set && backends_.device() != nullptr) {
+      backends_.device()->forget(agreed.first().process_set);
+    }
     for (Operation* operation : execution.operations) operation->result = agreed.result;
     finish(execution, status);
   }
@@ -104,6 +110,14 @@ void Executor::stand_in(Execution& execution, const Request& request) {
   TaskRef task = make_task(1);
   Operation& operation = task->operations.front();
   operation.request = request;
+  if (request.device != kHost) {  // its backend makes the zeros
+    operation.is_stand_in = true;
+    operation.input = {.dtype = request.dtype, .shape = request.shape, .device = request.device};
+    operation.output = operation.input;
+    execution.operations.push_back(&operation);
+    execution.stand_ins.push_back(std::move(task));
+    return;
+  }
   size_t bytes = bytes_of(request);
   operation.owned_output.reset(static_cast<std::byte*>(std::calloc(std::max<size_t>(bytes, 1), 1)));
   operation.input = {.data = operation.owned_output.get(), .dtype = request.dtype, .shape = request.shape};
@@ -124,7 +138,7 @@ Status Executor::prepare(Execution& execution) {
     if (request.kind == Kind::broadcast) {
       operation->root_position = *process_sets_.position(request.process_set, request.root_rank);
     }
-    if (Status status = allocate_output(*operation); !status.ok()) transport_.abort(status);
+    if (Status status = allocate_output(*operation, backends_.device()); !status.ok()) transport_.abort(status);
   }
   return transport_.failure();
 }
@@ -143,7 +157,17 @@ void Executor::start(Execution& execution) {
   }
   execution.recording = recorder_.start(execution.operations, backend->activity(request.kind));
   for (Operation* operation : execution.operations) operation->running = true;
+  if (request.device != kHost && backend == backends_.device()) {
+    backends_.device()->run_on_device(
+        execution.plan, execution.operations, [this, &execution] { tell_launched(execution); }, done);
+    return;
+  }
   backend->run(execution.plan, execution.operations, done);
+}
+
+void Executor::tell_launched(Execution& execution) {
+  for (const Task::Place* place : execution.places) place->task->launched.fetch_add(1, std::memory_order_seq_cst);
+  on_launched_();
 }
 
 void Executor::finish(Execution& execution, const Status& status) {

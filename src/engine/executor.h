@@ -29,8 +29,9 @@ class Executor {
     BackendList& backends;
     const Recorder& recorder;
   };
-  // `on_done` is called for every task that is done, by the thread that finished it.
-  Executor(const Parts& parts, std::function<void(Task&)> on_done);
+  // `on_done` is called for every task that is done, by the thread that finished it; `on_launched` whenever all work of
+  // a plan is on a stream of its device.
+  Executor(const Parts& parts, std::function<void(Task&)> on_done, std::function<void()> on_launched = nullptr);
 
   // Executes one plan, or hands it to a backend that finishes it later. Not ok: the world has failed.
   Status run(Plan&& plan);
@@ -53,6 +54,7 @@ class Executor {
   void stand_in(Execution& execution, const Request& request);
   Status prepare(Execution& execution);
   void start(Execution& execution);
+  void tell_launched(Execution& execution);
   void finish(Execution& execution, const Status& status);
   void retire(Execution& execution);
   Execution& take_execution();
@@ -63,6 +65,7 @@ class Executor {
   BackendList& backends_;
   const Recorder& recorder_;
   std::function<void(Task&)> on_done_;
+  std::function<void()> on_launched_;
   std::vector<std::unique_ptr<Execution>> executions_;  // under way, or ready for another plan
 };
 

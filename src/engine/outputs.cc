@@ -39,12 +39,22 @@ Status exchange_rows(Collectives& collectives, Kind kind, std::span<Operation* c
   return {};
 }
 
-Status allocate_output(Operation& operation) {
-  if (operation.output.data != nullptr || operation.output.bytes() == 0) return {};
+Status allocate_output(Operation& operation, DeviceBackend* device) {
+  if (operation.is_stand_in || operation.output.data != nullptr || operation.output.bytes() == 0) return {};
   if (operation.allocate) {
     operation.output.data = operation.allocate(operation.output);
     if (operation.output.data != nullptr) return {};
     return {Code::unknown, fmt::format("the caller could not allocate the output of {}", operation.request.name)};
+  }
+  if (operation.output.device != kHost) {
+    if (device == nullptr) return {};  // no backend will accept it
+    auto memory = device->allocate(operation.output.device, operation.output.bytes());
+    if (!memory.ok()) {
+      return {Code::unknown, fmt::format("the output of {}: {}", operation.request.name, memory.status().message())};
+    }
+    operation.owned_output = {*memory, FreeBytes{.is_on_device = true}};
+    operation.output.data = *memory;
+    return {};
   }
   void* memory = nullptr;
   if (::posix_memalign(&memory, kLine, operation.output.bytes()) != 0) {

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "backends/backend.h"
 #include "collectives/collectives.h"
 #include "engine/task.h"
 
@@ -13,6 +14,7 @@ namespace hvd {
 Status exchange_rows(Collectives& collectives, Kind kind, std::span<Operation* const> operations);
 
 // Of an operation whose output has a shape but no memory yet; the caller's allocator goes first.
-Status allocate_output(Operation& operation);
+// `device`: for outputs that are not in host memory.
+Status allocate_output(Operation& operation, DeviceBackend* device = nullptr);
 
 }  // namespace hvd

@@ -10,6 +10,7 @@
 #include "base/end_report.h"
 #include "base/host_name.h"
 #include "base/log.h"
+#include "engine/gpu_agreement.h"
 #include "model/scheduler.h"
 #include "rendezvous/report_store.h"
 #include "rendezvous/world.h"
@@ -260,6 +261,11 @@ Status Runtime::init(const std::vector<std::vector<int32_t>>& sets) {
     engine_ = *engine;
     rank_ = engine_->world().rank;
     operations_ = engine_->operations();
+  }
+  if (Status status = agree_on_gpus(**engine, (*engine)->config()); !status.ok()) {
+    log_error("{}", status.message());
+    shutdown_locked();
+    return status;
   }
   return add_static_sets(**engine, sets);
 }

@@ -52,6 +52,7 @@ void TaskRef::give_back(Task* task) {
   task->on_done = nullptr;
   task->status = {};
   task->done.store(false, std::memory_order_relaxed);
+  task->launched.store(0, std::memory_order_relaxed);
   spares.tasks.push_back(std::move(owner));
 }
 

@@ -29,6 +29,7 @@ struct Task {
   std::function<void(const Task&)> on_done;
   Status status;  // written before `done`
   std::atomic<bool> done{false};
+  std::atomic<int32_t> launched{0};  // operations whose work is on a stream of their device
 
   std::vector<Place> places;  // of the operations, one by one
   int32_t unfinished = 0;     // guarded by the mutex of the OperationTable

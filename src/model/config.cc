@@ -71,6 +71,20 @@ constexpr Knob kKnobs[] = {
      "Elements, or bytes where nothing is computed, in one call of MPI; larger tensors take several.",
      Scope::in_world},
 
+    {"HOROVOD_GPU_OPERATIONS", [](Config& c) -> Slot { return &c.gpu_operations; }, {},
+     "nccl requires NCCL on every rank; host copies GPU tensors through host memory; unset is NCCL if every rank has it."},
+    {"HOROVOD_NCCL_LIB", [](Config& c) -> Slot { return &c.nccl_library; }, {},
+     "File of the NCCL library, or its folder; unset takes the one that the framework has loaded, or the first one found."},
+    {"HOROVOD_NCCL_HOME", [](Config& c) -> Slot { return &c.nccl_home; }, {},
+     "Folder of an NCCL installation, whose lib folder is searched after HOROVOD_NCCL_LIB."},
+    {"HOROVOD_CUDA_HOME", [](Config& c) -> Slot { return &c.cuda_home; }, {},
+     "Folder of a CUDA installation, whose lib folders are searched for NCCL after HOROVOD_NCCL_HOME."},
+    {"HOROVOD_NUM_NCCL_STREAMS", [](Config& c) -> Slot { return &c.nccl_streams; }, {1, 16},
+     "Streams that operations on a GPU take in turn, each with communicators and a fusion buffer of its own.",
+     Scope::in_world},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", [](Config& c) -> Slot { return &c.batch_gpu_copies; }, {},
+     "Copy the tensors of a fusion with one kernel; 0: with one copy for each tensor."},
+
     {"HOROVOD_ELASTIC", [](Config& c) -> Slot { return &c.elastic; }, {},
      "Hosts come and go: the launcher decides this process's place whenever the world is formed; it sets this.",
      Scope::in_world},
@@ -234,6 +248,12 @@ Status check_together(const Config& c) {
             fmt::format("HOROVOD_HEARTBEAT_SECONDS={} must be more than 0 and less than HOROVOD_SILENCE_SECONDS={}",
                         c.heartbeat_time, c.silence_time)};
   }
+  if (!c.gpu_operations.empty() && c.gpu_operations != "nccl" && c.gpu_operations != "host") {
+    // Upstream's build takes NCCL or MPI here, and people set it in their Dockerfiles.
+    if (c.gpu_operations != "NCCL" && c.gpu_operations != "MPI") {
+      return {Code::invalid_argument, fmt::format("HOROVOD_GPU_OPERATIONS={} must be nccl or host", c.gpu_operations)};
+    }
+  }
   if (!c.rendezvous_addr.empty() && c.rendezvous_port <= 0) {
     return {Code::invalid_argument,
             fmt::format("HOROVOD_GLOO_RENDEZVOUS_ADDR={} needs HOROVOD_GLOO_RENDEZVOUS_PORT", c.rendezvous_addr)};
@@ -264,6 +284,10 @@ Result<Config> parse_config(const std::function<const char*(const char* name)>& 
     return status;
   } else {
     config.mpi_launch = mpi_launch(lookup);
+  }
+  for (auto [name, place] :
+       {std::pair("LD_LIBRARY_PATH", &config.library_path), {"CONDA_PREFIX", &config.conda_prefix}}) {
+    if (const char* value = lookup(name)) *place = value;
   }
   if (Status status = check_together(config); !status.ok()) return status;
   return config;

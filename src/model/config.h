@@ -39,6 +39,13 @@ struct Config {
   std::string started_by;                  // the program that did: "srun" or "mpirun"
   MpiLaunch mpi_launch = MpiLaunch::none;  // which ranks could meet over MPI although nothing asks for it
 
+  // GPUs.
+  std::string gpu_operations;                      // "nccl", "host", or empty: NCCL if every rank can use it
+  std::string nccl_library, nccl_home, cuda_home;  // where to look for NCCL first
+  int32_t nccl_streams = 1;
+  bool batch_gpu_copies = true;
+  std::string library_path, conda_prefix;  // LD_LIBRARY_PATH and CONDA_PREFIX
+
   // Elastic jobs.
   bool elastic = false;          // the launcher says, for every world anew, what this process's place is
   int32_t worker_id = -1;        // this process, as long as it lives; the launcher sets it

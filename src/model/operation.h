@@ -27,8 +27,17 @@ struct TensorView {
   size_t bytes() const { return static_cast<size_t>(elements_of(shape)) * size_of(dtype); }
 };
 
+// Memory of a device belongs to its backend, which frees it when the result is released or at its own end.
 struct FreeBytes {
-  void operator()(std::byte* data) const { std::free(data); }
+  static inline void (*free_on_device)(std::byte* data) = nullptr;
+  bool is_on_device = false;
+  void operator()(std::byte* data) const {
+    if (!is_on_device) {
+      std::free(data);
+    } else if (free_on_device != nullptr) {
+      free_on_device(data);
+    }
+  }
 };
 
 struct Operation {
@@ -45,8 +54,12 @@ struct Operation {
   uint64_t set_serial = 0;             // of the process set it was submitted for, see ProcessSets::serial()
   int32_t root_position = 0;           // broadcast: the root's place in the process set
   int32_t result = -1;                 // join: last rank; add_process_set: id
-  bool running = false;                // a backend has it
-  Status status;                       // valid once done
+  // On a device: events of its backend, after which the input is ready and the output is written.
+  std::shared_ptr<void> ready;
+  std::shared_ptr<void> finished;
+  bool is_stand_in = false;  // on a device, of a rank that has joined: zeros, without memory of their own
+  bool running = false;      // a backend has it
+  Status status;             // valid once done
 };
 
 }  // namespace hvd

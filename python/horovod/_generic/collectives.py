@@ -94,8 +94,9 @@ class Collectives(Allreduce[T], Gathering[T]):
         """Say that this rank has no more data, wait until all ranks did, and return the rank that was last.
 
         Meanwhile the other ranks' allreduces take zeros for this rank; Average still divides by the full size.
+        `device` is the GPU for these zeros; -1 means the one that this rank used last, or else that of its local rank.
         """
-        rank: int = self._signal(Kind.JOIN, "join.noname", WORLD_SET, result_value)
+        rank: int = self._signal(Kind.JOIN, "join.noname", WORLD_SET, result_value, device)
         return rank
 
     def barrier(self, process_set: ProcessSet = global_process_set) -> None:

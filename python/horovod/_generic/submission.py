@@ -124,10 +124,12 @@ class Submission(Generic[T]):
         memory = (sources, targets)
         return Pending(operations.submit(requests, wait_follows, memory), memory, result)
 
-    def _signal(self, kind: Kind, name: str, process_set_id: int, result: Callable[[int], Any]) -> Any:
+    def _signal(
+        self, kind: Kind, name: str, process_set_id: int, result: Callable[[int], Any], device: int = -1
+    ) -> Any:
         """Run an operation without tensors."""
         number = handles.next_number()
-        request = operations.make_signal(kind, name, process_set_id)
+        request = operations.make_signal(kind, name, process_set_id, device)
         return handles.finish(number, Pending(operations.submit([request], True), None, result))
 
 

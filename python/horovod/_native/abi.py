@@ -237,6 +237,8 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_result": Prototype(c_int, [Handle, c_int32, POINTER(Tensor)]),
     "hvd_take_result": Prototype(c_int, [Handle, c_int32, POINTER(Tensor)]),
     "hvd_free": Prototype(None, [c_void_p]),
+    "hvd_wait_on_stream": Prototype(c_int, [Handle, c_void_p, c_double], blocks=True),
+    "hvd_device_accepts": Prototype(c_int32, [c_int32, c_int32, c_int32]),
     "hvd_received_splits": Prototype(c_int32, [Handle, c_int32, POINTER(c_int32), c_int32]),
     "hvd_result_value": Prototype(c_int32, [Handle]),
     "hvd_release": Prototype(None, [Handle]),

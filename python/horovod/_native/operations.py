@@ -148,9 +148,9 @@ def make_request(
     return request
 
 
-def make_signal(kind: Kind, name: str, process_set: int = WORLD_SET) -> Request:
-    """Describe an operation without tensors: a barrier or a join."""
-    tensor = Tensor(struct_size=sizeof(Tensor), device=HOST_DEVICE)
+def make_signal(kind: Kind, name: str, process_set: int = WORLD_SET, device: int = HOST_DEVICE) -> Request:
+    """Describe an operation without tensors: a barrier or a join, which may name the device of its zeros."""
+    tensor = Tensor(struct_size=sizeof(Tensor), device=device)
     return Request(
         struct_size=sizeof(Request),
         kind=kind,
@@ -212,6 +212,21 @@ def wait(handle: int) -> None:
         raise_error(code)
 
 
+def wait_on_stream(handle: int, stream: int) -> None:
+    """Wait until the operation is on streams of its device, and make `stream` wait for it there. Interruptible."""
+    hvd_wait_on_stream = library().hvd_wait_on_stream
+    code = hvd_wait_on_stream(handle, stream, _WAIT_SLICE)
+    while code == _TIMED_OUT:
+        code = hvd_wait_on_stream(handle, stream, _WAIT_SLICE)
+    if code != _OK:
+        raise_error(code)
+
+
+def device_accepts(kind: int, dtype: int, reduce_op: int) -> bool:
+    """Whether tensors of an accelerator are taken as they are; otherwise they have to be in host memory."""
+    return bool(library().hvd_device_accepts(kind, dtype, reduce_op) > 0)
+
+
 def is_done(handle: int) -> bool:
     """Whether the operation is done; ValueError for a handle the engine does not know."""
     return checked(library().hvd_poll(handle)) != 0
@@ -228,11 +243,12 @@ class EngineMemory:
     `__array_interface__` shows it as bytes, so that NumPy and whatever reads that protocol can use it without a copy.
     """
 
-    __slots__ = ("__weakref__", "_free", "address", "dtype", "shape", "size_in_bytes")
+    __slots__ = ("__weakref__", "_free", "address", "device", "dtype", "shape", "size_in_bytes")
 
     def __init__(self, tensor: Tensor) -> None:
         self.address: int = tensor.data or 0
         self.dtype: int = tensor.dtype
+        self.device: int = tensor.device
         self.shape: tuple[int, ...] = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
         self.size_in_bytes = math.prod(self.shape) * ITEM_SIZES[self.dtype]
         self._free = library().hvd_free

@@ -139,7 +139,7 @@ class HorovodBasics:
         return int(library().hvd_backend_built(b"nccl"))
 
     def cuda_built(self) -> bool:
-        """Return whether the CUDA runtime is there."""
+        """Return whether the library of the CUDA driver is there."""
         return bool(library().hvd_backend_built(b"cuda"))
 
     def ddl_built(self) -> bool:
@@ -151,8 +151,8 @@ class HorovodBasics:
         return False
 
     def rocm_built(self) -> bool:
-        """Return False: AMD's ROCm is not supported."""
-        return False
+        """Return whether the libraries of AMD's ROCm are there, and those of CUDA are not."""
+        return bool(library().hvd_backend_built(b"rocm"))
 
 
 def _static_sets(process_sets: Sequence[ProcessSet] | str | None) -> list[ProcessSet]:

@@ -1,0 +1,299 @@
+#include "backends/nccl/nccl_backend.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "backends/device_outputs.h"
+#include "base/log.h"
+
+namespace hvd {
+namespace {
+
+// Events that one call of hvd_submit or hvd_submit_many has recorded in this thread.
+struct CallEvents {
+  Gpu* gpu = nullptr;
+  void* stream = nullptr;
+  DeviceEventRef event;
+};
+thread_local std::vector<CallEvents> call_events;
+
+constexpr size_t kSmallestBuffer = size_t{1} << 20;
+
+}  // namespace
+
+NcclBackend::NcclBackend(BackendContext context, LibrarySearch libraries, const NcclSettings& settings)
+    : context_(std::move(context)), search_(std::move(libraries)), settings_(settings) {
+  FreeBytes::free_on_device = [](std::byte* memory) { DeviceOutputs::instance().free(memory); };
+}
+
+std::string_view NcclBackend::activity(Kind kind) const {
+  switch (kind) {
+    case Kind::allreduce: return "NCCL_ALLREDUCE";
+    case Kind::allgather: return "NCCL_ALLGATHER";
+    case Kind::broadcast: return "NCCL_BCAST";
+    case Kind::alltoall: return "NCCL_ALLTOALL";
+    case Kind::reducescatter: return "NCCL_REDUCESCATTER";
+    case Kind::barrier:
+    case Kind::join:
+    case Kind::add_process_set:
+    case Kind::remove_process_set: break;
+  }
+  return "NONE";
+}
+
+bool NcclBackend::accepts(const Plan& plan) const {
+  const Request& request = plan.first();
+  return request.device != kHost && can_use_nccl(request, context_.world.host_of.empty());
+}
+
+// ---- opening ----
+
+// Loads the libraries and starts the driver, once. Guarded by open_mutex_.
+Status NcclBackend::open() {
+  if (libraries_ != nullptr) return {};
+  if (!open_error_.ok()) return open_error_;
+  auto opened = open_libraries(search_);
+  if (!opened.ok()) return open_error_ = opened.status();
+  CudaResult result = opened->cuda.init(0);
+  if (result != kCudaSuccess) {
+    return open_error_ = Status(Code::unknown, fmt::format("cuInit failed: {}", opened->cuda.describe(result)));
+  }
+  libraries_ = std::make_unique<GpuLibraries>(*opened);
+  log_info("GPU tensors are reduced by NCCL {} ({})", nccl_version_text(libraries_->nccl_version), search_.nccl);
+  thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+  return {};
+}
+
+Result<Gpu*> NcclBackend::gpu(Device ordinal) {
+  std::lock_guard lock(open_mutex_);
+  if (Status status = open(); !status.ok()) return status;
+  auto found = gpus_.find(ordinal);
+  if (found != gpus_.end()) return found->second.get();
+  auto opened = Gpu::open(libraries_->cuda, ordinal, settings_.streams);
+  if (!opened.ok()) return opened.status();
+  return gpus_.emplace(ordinal, std::move(*opened)).first->second.get();
+}
+
+// ---- submitting ----
+
+void NcclBackend::begin_call() { call_events.clear(); }
+
+// A GPU that cannot be opened is reported by the plan, on all ranks. Here it would leave them waiting for this one.
+Status NcclBackend::on_submit(Operation& operation) {
+  if (operation.request.device == kHost || operation.request.kind > Kind::reducescatter) return {};
+  if (!can_use_nccl(operation.request, context_.world.host_of.empty())) {
+    return {Code::invalid_argument,
+            fmt::format("{}: NCCL has no {} of {}; copy the tensor to host memory first", operation.request.name,
+                        name_of(operation.request.kind), name_of(operation.request.dtype))};
+  }
+  if (operation.input.ready_event != nullptr) return {};
+  auto found = gpu(operation.request.device);
+  if (!found.ok()) return {};
+  Gpu& device = **found;
+  void* stream = operation.input.stream;
+  for (const CallEvents& known : call_events) {
+    if (known.gpu == &device && known.stream == stream) {
+      operation.ready = known.event;
+      return {};
+    }
+  }
+  Gpu::Current current(device);
+  int capture = 0;
+  auto* cuda_stream = static_cast<CudaStream>(stream);
+  if (libraries_->cuda.stream_is_capturing(cuda_stream, &capture) == kCudaSuccess && capture != 0) {
+    return {Code::invalid_argument,
+            fmt::format("{}: the stream is being captured into a graph; Horovod's operations cannot be part of one",
+                        operation.request.name)};
+  }
+  auto event = device.take_event();
+  if (!event.ok()) return event.status();
+  if (Status status = device.record((*event)->event, cuda_stream); !status.ok()) return status;
+  operation.ready = *event;
+  call_events.push_back({&device, stream, std::move(*event)});
+  return {};
+}
+
+Status NcclBackend::order_stream(const Operation& operation, void* stream) {
+  std::shared_ptr<void> kept;
+  {
+    std::lock_guard lock(finished_mutex_);
+    kept = operation.finished;
+  }
+  if (kept == nullptr) return {};  // it is done
+  auto* event = static_cast<DeviceEvent*>(kept.get());
+  Gpu::Current current(*event->gpu);
+  return event->gpu->wait(static_cast<CudaStream>(stream), event->event);
+}
+
+Result<std::byte*> NcclBackend::allocate(Device device, size_t bytes) {
+  auto found = gpu(device);
+  if (!found.ok()) return found.status();
+  Gpu::Current current(**found);
+  auto memory = (*found)->allocate(bytes);
+  if (!memory.ok()) return memory.status();
+  auto* data = reinterpret_cast<std::byte*>(*memory);
+  DeviceOutputs::instance().add(data, this, [owner = *found, address = *memory] {
+    Gpu::Current made_current(*owner);
+    owner->free(address);
+  });
+  return data;
+}
+
+// ---- preparing a plan ----
+
+// A rank that has joined is not in the map. It keeps to the device that it introduced itself with.
+Device NcclBackend::own_device(const Plan& plan) const {
+  Device listed = (*plan.places.map)[static_cast<size_t>(context_.world.rank)];
+  if (listed != kHost) return listed;
+  if (join_device_ != kHost) return join_device_;
+  return last_device_ != kHost ? last_device_ : context_.world.local_rank;
+}
+
+Result<Communicator*> NcclBackend::communicator_for(const Plan& plan) {
+  int32_t set = plan.first().process_set;
+  int stream = static_cast<int>(turns_[set]++ % static_cast<uint64_t>(settings_.streams));
+  Key key{set, plan.places.number, stream};
+  auto found = communicators_.find(key);
+  if (found != communicators_.end()) return found->second.get();
+  auto communicator = std::make_unique<Communicator>();
+  communicator->process_set = set;
+  communicator->map_number = plan.places.number;
+  communicator->stream = stream;
+  if (Status status = introduce(*communicator, own_device(plan)); !status.ok()) return status;
+  return communicators_.emplace(key, std::move(communicator)).first->second.get();
+}
+
+Status NcclBackend::introduce(Communicator& communicator, Device device) {
+  std::vector<int32_t> members = context_.members(communicator.process_set);
+  Introduction mine{.rank = context_.world.rank};
+  auto found = gpu(device);
+  Status own = found.ok() ? Status() : found.status();
+  if (own.ok()) {
+    communicator.gpu = *found;
+    communicator.size = static_cast<int32_t>(members.size());
+    communicator.position =
+        static_cast<int32_t>(std::find(members.begin(), members.end(), context_.world.rank) - members.begin());
+    mine.version = libraries_->nccl_version;
+    mine.is_hip = libraries_->cuda.is_hip ? 1 : 0;
+    set_text(mine.pci_id, communicator.gpu->pci_id());
+    if (communicator.position == 0) {
+      Gpu::Current current(*communicator.gpu);
+      std::lock_guard lock(nccl_mutex_);
+      NcclResult result = libraries_->nccl.unique_id(&mine.id);
+      if (result != NcclResult::success) own = {Code::unknown, libraries_->nccl.describe(result, nullptr)};
+    }
+  }
+  set_text(mine.host, context_.world.host);
+  mine.is_ready = own.ok() ? 1 : 0;
+  if (!own.ok()) set_text(mine.text, std::string(own.message()));
+  std::vector<Introduction> all(members.size());
+  Status status = context_.exchange(communicator.process_set, std::as_bytes(std::span(&mine, 1)),
+                                    reinterpret_cast<std::byte*>(all.data()));
+  if (!status.ok()) return status;
+  if (status = judge(all); !status.ok()) return status;
+  communicator.id = all.front().id;
+  return {};
+}
+
+// All members reserve the same number of bytes: it decides which tensors are fused. They see the same plans, so they
+// come here together.
+Status NcclBackend::reserve(Communicator& communicator, size_t wanted) {
+  if (wanted <= communicator.fusion_bytes || communicator.is_limited) return {};
+  size_t bytes = std::max(std::bit_ceil(wanted), kSmallestBuffer);
+  if (wanted <= settings_.fusion_threshold) bytes = std::min(bytes, std::max(settings_.fusion_threshold, wanted));
+  uint64_t mine = 0;
+  {
+    Gpu::Current current(*communicator.gpu);
+    mine = communicator.gpu->reserve(communicator.stream, bytes);
+  }
+  std::vector<uint64_t> all(static_cast<size_t>(communicator.size));
+  Status status = context_.exchange(communicator.process_set, std::as_bytes(std::span(&mine, 1)),
+                                    reinterpret_cast<std::byte*>(all.data()));
+  if (!status.ok()) return status;
+  uint64_t least = *std::min_element(all.begin(), all.end());
+  communicator.is_limited = least < bytes;
+  communicator.fusion_bytes = std::max<size_t>(communicator.fusion_bytes, least);
+  return {};
+}
+
+void NcclBackend::run_on_device(const Plan& plan, std::span<Operation* const> operations,
+                                std::function<void()> launched, Done done) {
+  if (is_given_up()) return done(given_up_status());
+  auto communicator = communicator_for(plan);
+  if (!communicator.ok()) return done(communicator.status());
+  Communicator& chosen = **communicator;
+  if (Status status = reserve(chosen, wanted_buffer(plan, operations, chosen.size)); !status.ok()) return done(status);
+  last_device_ = chosen.gpu->ordinal();
+  NcclJob job{.plan = &plan,
+              .process_set = chosen.process_set,
+              .operations = {operations.begin(), operations.end()},
+              .communicator = &chosen,
+              .buffer = chosen.gpu->buffer(chosen.stream),
+              .buffer_bytes = chosen.fusion_bytes,
+              .launched = std::move(launched),
+              .done = std::move(done),
+              .since = Clock::now()};
+  // The allocator of the caller gave out memory that earlier work of the default stream may still use.
+  bool has_new_outputs = std::any_of(operations.begin(), operations.end(),
+                                     [](const Operation* operation) { return operation->allocate != nullptr; });
+  if (has_new_outputs) {
+    Gpu::Current current(*chosen.gpu);
+    auto event = chosen.gpu->take_event();
+    if (event.ok() && chosen.gpu->record((*event)->event, nullptr).ok()) job.waits.push_back(std::move(*event));
+  }
+  under_way_.fetch_add(1);
+  {
+    std::lock_guard lock(mutex_);
+    handed_over_.push_back(std::move(job));
+  }
+  changed_.notify_one();
+}
+
+void NcclBackend::forget(int32_t process_set) {
+  turns_.erase(process_set);
+  bool has_some = false;
+  for (const auto& [key, communicator] : communicators_) has_some |= std::get<0>(key) == process_set;
+  if (!has_some) return;
+  NcclJob job{.process_set = process_set};
+  for (auto it = communicators_.begin(); it != communicators_.end();) {
+    if (std::get<0>(it->first) != process_set) {
+      ++it;
+      continue;
+    }
+    Communicator* ended = it->second.release();  // the GPU thread deletes it
+    it = communicators_.erase(it);
+    NcclJob each{.process_set = process_set, .communicator = ended};
+    under_way_.fetch_add(1);
+    std::lock_guard lock(mutex_);
+    handed_over_.push_back(std::move(each));
+  }
+  changed_.notify_one();
+}
+
+void NcclBackend::give_up(const Status& status) {
+  {
+    std::lock_guard lock(mutex_);
+    if (given_up_) return;
+    given_up_status_ = status;
+    given_up_.store(true, std::memory_order_release);
+  }
+  changed_.notify_one();
+}
+
+Status NcclBackend::given_up_status() const {
+  std::lock_guard lock(mutex_);
+  return given_up_status_;
+}
+
+NcclBackend::~NcclBackend() {
+  if (thread_.joinable()) {
+    thread_.request_stop();
+    changed_.notify_all();
+    thread_.join();
+  }
+  DeviceOutputs::instance().free_all_of(this);
+}
+
+}  // namespace hvd

@@ -1,4 +1,4 @@
-"""PyTorch tensors as Horovod sees them: dense tensors in host memory directly, those of a GPU through staging.py."""
+"""PyTorch tensors as Horovod sees them: in host memory directly, on a GPU directly (direct.py) or by staging.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from horovod._generic.tensors import Tensors
 from horovod._native.abi import DType
 from horovod._native.operations import EngineMemory, TensorView
-from horovod.torch import staging
+from horovod.torch import direct, staging
 
 # uint16 came with PyTorch 2.3.
 _DTYPES: dict[torch.dtype, int] = {
@@ -29,7 +29,7 @@ class TorchTensors(Tensors[torch.Tensor]):
     def view(self, tensor: torch.Tensor) -> TensorView:
         code = _code_of(tensor)
         if not tensor.is_cpu or self._stage_all:
-            return staging.send(tensor, code)
+            return direct.view(tensor, code) if direct.accepts(tensor, code) else staging.send(tensor, code)
         return TensorView(tensor, tensor.data_ptr(), code, tuple(tensor.shape))
 
     view_to_write = view
@@ -40,11 +40,15 @@ class TorchTensors(Tensors[torch.Tensor]):
     def view_result(self, output: torch.Tensor, source: TensorView) -> TensorView:
         if isinstance(source, staging.StagedView):
             return staging.expect(output, source)
+        if source.device >= 0:
+            return direct.view(output, source.dtype)
         return TensorView(output, output.data_ptr(), source.dtype, source.shape)
 
     def adopt(self, memory: EngineMemory, like: torch.Tensor) -> torch.Tensor:
         if memory.size_in_bytes == 0:
             return torch.empty(memory.shape, dtype=like.dtype, device=like.device)
+        if memory.device >= 0:
+            return direct.adopt(memory, like)
         host = torch.from_numpy(np.asarray(memory)).view(like.dtype).reshape(memory.shape)
         return host if like.is_cpu else host.to(like.device)
 

@@ -68,7 +68,8 @@ Status agree_on_gpus(Engine& engine, const Config& config) {
   }
   LibrarySearch found = find_libraries(library_places(config));
   std::vector<GpuOffer> offers;
-  if (Status status = gather(engine, gpu_offer(found, config.gpu_operations), offers); !status.ok()) return status;
+  Status gathered = gather(engine, gpu_offer(found, config.gpu_operations), offers);
+  if (!gathered.ok()) return {};  // the world has failed, and the next operation says why
   GpuDecision decision = decide_on_nccl(offers);
   if (decision.is_error) {
     return {Code::unknown,

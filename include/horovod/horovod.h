@@ -449,8 +449,8 @@ HVD_EXPORT hvd_code hvd_start_timeline(const char* path, int32_t mark_cycles);
 HVD_EXPORT hvd_code hvd_stop_timeline(void);
 /* All knobs as a JSON array of {name, default, range, text}; the source of docs/knobs.md. Static storage. */
 HVD_EXPORT const char* hvd_knobs_json(void);
-/* 0, or the NCCL version code, of the loaded backends: "nccl", "cuda", "rocm"; 1: "gloo" (the built-in transport), and "mpi"
- * once its plugin is loaded. */
+/* 0, or the NCCL version code, of the loaded backends: "nccl", "cuda", "rocm"; 1: "gloo" (the built-in transport), and
+ * "mpi" once its plugin is loaded. */
 HVD_EXPORT int32_t hvd_backend_built(const char* name);
 
 #ifdef __cplusplus

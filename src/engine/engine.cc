@@ -367,7 +367,7 @@ void Engine::end(const Status& status) {
 
 void Engine::on_launched() {
   if (turn_.waiting() > 0) turn_.wake();
-  transport_->wake_driver();
+  transport_->waiter().wake_driver();
 }
 
 void Engine::on_done(Task& task) {

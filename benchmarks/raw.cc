@@ -118,7 +118,7 @@ void run_between_hosts(bench::Team& team, int argc, char** argv) {
   hvd::WorldGroup group = take(hvd::form_world(world, config, std::move(memory)));
   auto transport = take(hvd::Transport::create(std::move(group.host), settings_for(team)));
   auto mesh = take(hvd::Mesh::create([](int32_t, const hvd::Status& status) { expect(status); },
-                                     {.lane = {}, .all_stripes = config.tcp_streams > 0}));
+                                     {.stripes = {}, .all_stripes = config.tcp_streams > 0}));
   for (auto& [peer, streams] : group.streams) mesh->add(peer, std::move(streams));
   mesh->set_dialer(std::move(group.dialer));
   expect(transport->attach(std::move(mesh)));

@@ -4,6 +4,10 @@
 
 namespace hvd {
 
+Code error_code_of(uint64_t number) {
+  return number > 0 && number <= static_cast<uint64_t>(kLastCode) ? static_cast<Code>(number) : Code::unknown;
+}
+
 std::string_view name_of(Code code) {
   switch (code) {
     case Code::ok: return "ok";

@@ -28,7 +28,11 @@ enum class Code : int32_t {
   removed = 8,  // elastic: the job has no place for this process any more
 };
 
+inline constexpr Code kLastCode = Code::removed;
+
 std::string_view name_of(Code code);
+// A code that was received as a number; one that does not exist, or is ok, becomes Code::unknown.
+Code error_code_of(uint64_t number);
 
 class [[nodiscard]] Status {
  public:

@@ -100,7 +100,7 @@ Status HostCollectives::alltoall(std::span<const Segments> sent, std::span<const
     }
     return {};
   }
-  size_t room = lane();
+  size_t room = share_room();
   channel_.cut_chunks(room * ranks);
   uint64_t first = channel_.first_chunk(), count = (largest + room - 1) / room;
   auto clip = [&](const Segments& block, uint64_t k) -> Range {

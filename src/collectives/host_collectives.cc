@@ -45,7 +45,7 @@ size_t HostCollectives::chunk_for(size_t bytes) const {
   return std::clamp(cut, std::min(kSmallestChunk, channel_.shape().chunk), channel_.shape().chunk);
 }
 
-size_t HostCollectives::lane() const {
+size_t HostCollectives::share_room() const {
   return std::max(channel_.shape().chunk / static_cast<size_t>(size()) / kLine, size_t{1}) * kLine;
 }
 
@@ -182,7 +182,7 @@ Status HostCollectives::reducescatter_one_shot(std::span<const Segments> parts, 
 Status HostCollectives::reducescatter_chunked(std::span<const Segments> parts, const Segments& out,
                                               const Reduction& reduction, size_t largest) {
   const Reduction* scaling = reduction.prescale == 1.0 ? nullptr : &reduction;
-  size_t room = lane(), own = static_cast<size_t>(self());
+  size_t room = share_room(), own = static_cast<size_t>(self());
   channel_.cut_chunks(room * parts.size());
   uint64_t first = channel_.first_chunk(), count = (largest + room - 1) / room;
   auto clip = [&](const Segments& part, uint64_t k) -> Range {

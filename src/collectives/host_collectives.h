@@ -43,7 +43,7 @@ class HostCollectives final : public Collectives {
   // The part of a chunk of `bytes` that rank p reduces: whole cache lines, nearly equal.
   Range part_of(size_t bytes, int32_t p) const;
   size_t chunk_for(size_t bytes) const;
-  size_t lane() const;  // room for each rank in a chunk that is shared out by destination
+  size_t share_room() const;  // room for each rank in a chunk that is shared out by destination
 
   // Copies a range of `from` into staging memory, scaled, with the store that is best now.
   void stage(const Segments& from, size_t begin, size_t end, std::byte* staging, const Reduction* scaling);

@@ -92,7 +92,7 @@ Status Engine::attach_mesh(WorldGroup& group) {
                              fmt::format("{} is gone: {}", transport_->rank_name(peer), status.message()),
                              transport_->origin_of(OriginKind::lost, peer)});
       },
-      {.lane = {}, .all_stripes = config_.tcp_streams > 0});
+      {.stripes = {}, .all_stripes = config_.tcp_streams > 0});
   if (!mesh.ok()) return mesh.status();
   for (auto& [peer, streams] : group.streams) (*mesh)->add(peer, std::move(streams));
   (*mesh)->set_dialer(std::move(group.dialer));

@@ -7,8 +7,6 @@
 namespace hvd {
 namespace {
 
-constexpr Code kLastCode = Code::not_initialized;
-
 int32_t read_i32(Decoder& in, int32_t lowest = std::numeric_limits<int32_t>::min()) {
   int64_t value = in.signed_varint();
   if (value < lowest || value > std::numeric_limits<int32_t>::max()) return in.fail();

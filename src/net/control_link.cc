@@ -107,9 +107,9 @@ void ControlLink::take_failure(ByteView body) {
   auto code = in.varint();
   std::string text(in.text());
   Origin origin = decode_origin(in);
-  bool is_known = in.ok() && code > 0 && code <= static_cast<uint64_t>(Code::not_initialized);
-  if (failure_.ok())
-    failure_ = {is_known ? static_cast<Code>(code) : Code::unknown, std::move(text), std::move(origin)};
+  if (failure_.ok()) {
+    failure_ = {in.ok() ? error_code_of(code) : Code::unknown, std::move(text), std::move(origin)};
+  }
 }
 
 // What has been read moves on in one piece, so that reading more does not move what a view shows.

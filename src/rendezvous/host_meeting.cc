@@ -37,7 +37,7 @@ class Member {
     }
     if (welcome.accepted == 0) {
       welcome.refusal[sizeof welcome.refusal - 1] = 0;
-      auto code = static_cast<Code>(welcome.code);
+      Code code = error_code_of(static_cast<uint64_t>(welcome.code));
       if (welcome.lost_rank < 0) return Status(code, welcome.refusal);
       return Status(
           code, welcome.refusal,

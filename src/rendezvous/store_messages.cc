@@ -54,7 +54,7 @@ Result<StoreReply> decode_reply(ByteView message) {
   Decoder in(message);
   StoreReply reply;
   reply.id = in.varint();
-  reply.code = in.one_of(Code::not_initialized);
+  reply.code = in.one_of(kLastCode);
   reply.message = in.text();
   reply.value = in.bytes(in.varint());
   size_t count = in.count(2);

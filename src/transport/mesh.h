@@ -1,9 +1,9 @@
 // Ordered byte streams between this rank and ranks of other hosts, for bulk data. There are no tags and no message
 // boundaries: the bytes that one side sends to a peer, in the order of its send() calls, fill what the other side
 // receives from it, in the order of its receive() calls. All ranks execute the same plans in the same order, so both
-// sides know every size. A pair may use several connections (lane.h says which byte takes which).
+// sides know every size. A pair may use several connections (striped_stream.h says which byte takes which).
 //
-// Nothing here blocks. progress() moves what can be moved; Transport calls it while a rank waits. Nobody is woken by
+// Nothing here blocks. progress() moves what can be moved; the Waiter calls it while a rank waits. Nobody is woken by
 // bytes unless it sleeps for them: arm() before a sleep, disarm() after. The end of a peer wakes always.
 //
 // How a stream ends tells why. A process that dies resets its connections (set_linger in mesh.cc), and
@@ -29,12 +29,12 @@
 #include "base/wire.h"
 #include "net/dialer.h"
 #include "net/stream.h"
-#include "transport/lane.h"
+#include "transport/striped_stream.h"
 
 namespace hvd {
 
 struct MeshSettings {
-  LaneShape lane;
+  StripeShape stripes;
   bool all_stripes = false;  // always use all connections of a pair instead of as many as are found to be worth it
 };
 
@@ -67,7 +67,7 @@ class Mesh {
 
   bool arm();  // false: do not sleep, there is something to do
   void disarm();
-  void check_peers();  // after a wake-up: takes the ends of peers, so that they wake nobody again
+  void check_peers();  // after a wake-up: takes the ends of peers, so that they wake no thread again
   // Ends the peers to which bytes are under way and whose hosts have acknowledged none for `limit`.
   void find_unreachable(TimePoint now, Duration limit);
   void say_goodbye();  // from now on the end of our streams is no failure
@@ -83,13 +83,16 @@ class Mesh {
   };
   struct Peer {
     Peer(int32_t peer, const MeshSettings& settings)
-        : rank(peer), choice(settings.all_stripes), out(0, settings.lane, &choice), in(0, settings.lane, nullptr) {}
+        : rank(peer),
+          choice(settings.all_stripes),
+          out(0, settings.stripes, &choice),
+          in(0, settings.stripes, nullptr) {}
     void set_stripes(size_t count);
     int32_t rank;
     std::vector<Connection> connections;
     WidthChoice choice;  // of `out`
-    Lane<ByteView> out;
-    Lane<std::span<std::byte>> in;
+    StripedStream<ByteView> out;
+    StripedStream<std::span<std::byte>> in;
     bool active = false;             // in active_
     bool lost = false;               // nothing moves any more
     std::atomic<bool> told = false;  // on_lost_ has been called

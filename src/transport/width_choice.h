@@ -1,6 +1,6 @@
 // Over how many of its connections a rank sends to a peer: found by trying, while it sends. Each power of two is used
-// for a few stretches (lane.h); then the fastest, for long, and all are tried again, because the others on the network
-// change. A wider one must be clearly faster: connections cost memory and shares of other people's links.
+// for a few stretches (striped_stream.h); then the fastest, for long, and all are tried again, because the others on
+// the network change. A wider one must be clearly faster: connections cost memory and shares of other people's links.
 // Thread rule: one caller at a time.
 #pragma once
 

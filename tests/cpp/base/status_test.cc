@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -34,9 +35,17 @@ TEST(Status, AssigningToItselfKeepsIt) {
 }
 
 TEST(Status, EveryCodeHasAName) {
-  for (int32_t code = 0; code <= static_cast<int32_t>(Code::not_initialized); code++) {
+  for (int32_t code = 0; code <= static_cast<int32_t>(kLastCode); code++) {
     EXPECT_NE(name_of(static_cast<Code>(code)), "?");
   }
+}
+
+TEST(Status, ReceivedNumbersAreCodesOrUnknown) {
+  for (uint64_t number = 1; number <= static_cast<uint64_t>(kLastCode); number++)
+    EXPECT_EQ(error_code_of(number), static_cast<Code>(number));
+  EXPECT_EQ(error_code_of(0), Code::unknown);
+  EXPECT_EQ(error_code_of(static_cast<uint64_t>(kLastCode) + 1), Code::unknown);
+  EXPECT_EQ(error_code_of(UINT64_MAX), Code::unknown);
 }
 
 TEST(Status, SystemErrorSaysWhatFailedOnWhatAndWhy) {

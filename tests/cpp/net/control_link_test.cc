@@ -196,6 +196,17 @@ TEST(ControlLink, AFailureIsSpreadOnceAndOutlivesItsSender) {
   EXPECT_EQ(links.a->failure().message(), "rank 9 (hostc, pid 1) is gone");
 }
 
+TEST(ControlLink, AFailureKeepsItsCode) {
+  for (int32_t code = 1; code <= static_cast<int32_t>(kLastCode); code++) {
+    Links links = make_links();
+    links.b->spread({static_cast<Code>(code), "failed"});
+    links.b.reset();
+    links.raw = UniqueFd();
+    EXPECT_FALSE(progress_to_the_end(*links.a).ok());
+    EXPECT_EQ(links.a->failure().code(), static_cast<Code>(code));
+  }
+}
+
 TEST(ControlLink, FramesThatNoLinkSendsEndIt) {
   for (std::string bytes : {std::string("\xff\xff\xff\xff\x00", 5), std::string("\x00\x00\x00\x00\x09", 5)}) {
     Links links = make_links();

@@ -264,5 +264,13 @@ TEST(StoreMessages, CutShortTheyAreRefused) {
   EXPECT_EQ(decode_reply(reply)->entries.size(), 2u);
 }
 
+TEST(StoreMessages, EveryCodeArrives) {
+  for (int32_t code = 0; code <= static_cast<int32_t>(kLastCode); code++) {
+    auto reply = decode_reply(encode(StoreReply{.id = 1, .code = static_cast<Code>(code)}));
+    ASSERT_TRUE(reply.ok()) << code;
+    EXPECT_EQ(reply->code, static_cast<Code>(code));
+  }
+}
+
 }  // namespace
 }  // namespace hvd

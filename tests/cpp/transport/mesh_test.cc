@@ -225,11 +225,11 @@ LocalLink under_tls(size_t stripes) {
 }
 
 const Kind kKinds[] = {{"tls", under_tls(1)},
-                       {"tls_striped", under_tls(2), {.lane = {50'000, 200'000}}},
+                       {"tls_striped", under_tls(2), {.stripes = {50'000, 200'000}}},
                        {"unix", {}},
                        {"tcp", {.tcp = true}},
-                       {"tcp_striped", {.tcp = true, .stripes = 3}, {.lane = {10'000, 40'000}, .all_stripes = true}},
-                       {"unix_striped", {.stripes = 4}, {.lane = {4099, 3 * 4099}}}};
+                       {"tcp_striped", {.tcp = true, .stripes = 3}, {.stripes = {10'000, 40'000}, .all_stripes = true}},
+                       {"unix_striped", {.stripes = 4}, {.stripes = {4099, 3 * 4099}}}};
 INSTANTIATE_TEST_SUITE_P(Links, MeshTest, testing::ValuesIn(kKinds),
                          [](const auto& kind) { return std::string(kind.param.name); });
 

@@ -20,18 +20,20 @@
 
 namespace hvd {
 
-struct LaneShape {  // the same on both sides
+struct StripeShape {  // the same on both sides
   size_t segment = 256 << 10;
   size_t stretch = 16 << 20;  // whole segments
 };
 
 template <class Span>
-class Lane {
+class StripedStream {
  public:
   static constexpr size_t kHeader = kSendUnit;  // bytes, of which the first is the width
 
   // `choice`: of the sender; null: the widths are learned.
-  Lane(size_t stripes, LaneShape shape, WidthChoice* choice) : shape_(shape), choice_(choice) { set_stripes(stripes); }
+  StripedStream(size_t stripes, StripeShape shape, WidthChoice* choice) : shape_(shape), choice_(choice) {
+    set_stripes(stripes);
+  }
 
   void set_stripes(size_t stripes) { at_.assign(stripes, 0); }  // before anything has moved; 0: not known yet
 
@@ -131,7 +133,7 @@ class Lane {
     }
   }
 
-  const LaneShape shape_;
+  const StripeShape shape_;
   WidthChoice* const choice_;
   std::vector<uint64_t> at_;   // by stripe: position of its first byte that has not moved
   std::deque<Piece> pieces_;   // not yet done

@@ -1,5 +1,5 @@
 // How the bytes of a pair are spread over its connections, and how many of them are used.
-#include "transport/lane.h"
+#include "transport/striped_stream.h"
 
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// ---- lanes ----
+// ---- striped streams ----
 
 Bytes random_bytes(size_t size) {
   std::mt19937 random(1);
@@ -25,13 +25,13 @@ Bytes random_bytes(size_t size) {
   return bytes;
 }
 
-// Moves everything from one lane to the other over queues, in random portions, and says which stripe each byte took.
+// Moves everything from one stream to the other over queues, in random portions, and says which stripe each byte took.
 struct Transfer {
   static constexpr size_t kStripes = 4;
-  LaneShape shape{.segment = 7, .stretch = 42};
+  StripeShape shape{.segment = 7, .stretch = 42};
   WidthChoice choice{false};
-  Lane<ByteView> out{kStripes, shape, &choice};
-  Lane<std::span<std::byte>> in{kStripes, shape, nullptr};
+  StripedStream<ByteView> out{kStripes, shape, &choice};
+  StripedStream<std::span<std::byte>> in{kStripes, shape, nullptr};
   std::deque<std::byte> wires[kStripes];
   std::vector<size_t> widths;  // of the finished stretches
   std::mt19937 random{3};
@@ -63,7 +63,7 @@ struct Transfer {
   }
 };
 
-TEST(LaneTest, EveryByteArrivesWhateverTheWidths) {
+TEST(StripedStreamTest, EveryByteArrivesWhateverTheWidths) {
   constexpr size_t kBytes = 42 * 30 + 5;  // all widths, and the one that is kept, with no end of a stretch
   Transfer transfer;
   Bytes sent = random_bytes(kBytes), received(kBytes);
@@ -86,49 +86,49 @@ TEST(LaneTest, EveryByteArrivesWhateverTheWidths) {
   }
 }
 
-TEST(LaneTest, AWidthThatThereIsNotIsNoticed) {
+TEST(StripedStreamTest, AWidthThatThereIsNotIsNoticed) {
   for (std::byte told : {std::byte{0}, std::byte{3}}) {
-    Lane<std::span<std::byte>> lane(2, {}, nullptr);
+    StripedStream<std::span<std::byte>> stream(2, {}, nullptr);
     std::byte room[4];
-    lane.push(room);
-    EXPECT_TRUE(lane.next(1).empty());
-    ASSERT_EQ(lane.next(0).size(), lane.kHeader);
-    lane.next(0)[0] = told;
-    lane.advance(0, 1);
-    EXPECT_EQ(lane.next(0).size(), lane.kHeader - 1);
-    EXPECT_FALSE(lane.is_broken());
-    lane.advance(0, lane.kHeader - 1);
-    EXPECT_TRUE(lane.is_broken());
+    stream.push(room);
+    EXPECT_TRUE(stream.next(1).empty());
+    ASSERT_EQ(stream.next(0).size(), stream.kHeader);
+    stream.next(0)[0] = told;
+    stream.advance(0, 1);
+    EXPECT_EQ(stream.next(0).size(), stream.kHeader - 1);
+    EXPECT_FALSE(stream.is_broken());
+    stream.advance(0, stream.kHeader - 1);
+    EXPECT_TRUE(stream.is_broken());
   }
 }
 
-TEST(LaneTest, WhatFollowsInMemoryIsMovedByOneCall) {
+TEST(StripedStreamTest, WhatFollowsInMemoryIsMovedByOneCall) {
   WidthChoice choice(true);
   choice.set_most(1);
-  Lane<ByteView> lane(1, {.segment = 8, .stretch = 64}, &choice);
+  StripedStream<ByteView> stream(1, {.segment = 8, .stretch = 64}, &choice);
   Bytes memory(100);
   ByteView all(memory);
-  lane.push(all.first(10));
-  lane.push(all.subspan(10, 20));
-  lane.push(all.subspan(40, 10));
-  lane.advance(0, lane.next(0).size());  // the header
-  EXPECT_EQ(lane.next(0).data(), memory.data());
-  EXPECT_EQ(lane.next(0).size(), 30u);
-  lane.advance(0, 15);
-  EXPECT_EQ(lane.done(), 15u);
-  EXPECT_EQ(lane.next(0).size(), 15u);
-  lane.advance(0, 15);
-  EXPECT_EQ(lane.next(0).data(), memory.data() + 40);
-  EXPECT_EQ(lane.next(0).size(), 10u);
-  lane.push(all.subspan(50, 50));  // goes on with a piece that is on its way, to the end of the stretch
-  EXPECT_EQ(lane.next(0).size(), 34u);
-  lane.advance(0, 34);
-  lane.advance(0, lane.next(0).size());
-  EXPECT_EQ(lane.next(0).data(), memory.data() + 74);
-  EXPECT_EQ(lane.next(0).size(), 26u);
-  lane.advance(0, 26);
-  EXPECT_TRUE(lane.is_empty());
-  EXPECT_EQ(lane.done(), 90u);
+  stream.push(all.first(10));
+  stream.push(all.subspan(10, 20));
+  stream.push(all.subspan(40, 10));
+  stream.advance(0, stream.next(0).size());  // the header
+  EXPECT_EQ(stream.next(0).data(), memory.data());
+  EXPECT_EQ(stream.next(0).size(), 30u);
+  stream.advance(0, 15);
+  EXPECT_EQ(stream.done(), 15u);
+  EXPECT_EQ(stream.next(0).size(), 15u);
+  stream.advance(0, 15);
+  EXPECT_EQ(stream.next(0).data(), memory.data() + 40);
+  EXPECT_EQ(stream.next(0).size(), 10u);
+  stream.push(all.subspan(50, 50));  // goes on with a piece that is on its way, to the end of the stretch
+  EXPECT_EQ(stream.next(0).size(), 34u);
+  stream.advance(0, 34);
+  stream.advance(0, stream.next(0).size());
+  EXPECT_EQ(stream.next(0).data(), memory.data() + 74);
+  EXPECT_EQ(stream.next(0).size(), 26u);
+  stream.advance(0, 26);
+  EXPECT_TRUE(stream.is_empty());
+  EXPECT_EQ(stream.done(), 90u);
 }
 
 // ---- widths ----

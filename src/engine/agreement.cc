@@ -100,7 +100,7 @@ void Agreement::spread(ByteView message, TimePoint now, std::vector<Decision>& d
   hear(message, decisions);
 }
 
-// ---- everybody ----
+// ---- all ranks ----
 
 void Agreement::progress_member(std::vector<Decision>& decisions) {
   if (!negotiator_.outgoing().empty()) {
@@ -113,7 +113,7 @@ void Agreement::progress_member(std::vector<Decision>& decisions) {
 }
 
 void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
-  unread_since_ = kNever;  // who speaks reads
+  unread_since_ = kNever;  // a leader that sends also reads
   Status status = negotiator_.receive(message, decisions);
   if (status.ok()) return;
   transport_.abort(sent_nonsense(status));

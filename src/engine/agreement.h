@@ -43,11 +43,11 @@ class Agreement {
   void progress(std::vector<Decision>& decisions);
   bool has_incoming();                                                  // is there anything to pass on?
   bool has_unread() const { return links_ && links_->has_messages(); }  // read from a link, and not passed on yet
-  // When progress() must run although nothing arrives. `awaits`: somebody here waits for a decision.
+  // When progress() must run although nothing arrives. `awaits`: a thread here waits for a decision.
   TimePoint next_deadline(bool awaits = false) const;
   // A leader that does not read is reported, and given up after the collective time-out: the coordinator explains who
   // is missing, unless the leader is stuck. One that has read everything and says nothing gets an empty message to
-  // read, while somebody awaits a decision.
+  // read, while a thread awaits a decision.
   void watch_leader(bool awaits);
   // Tells the peers on other hosts that this rank leaves in order.
   void leave(TimePoint until);

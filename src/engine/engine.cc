@@ -112,7 +112,7 @@ void Engine::drive(Done&& done, TimePoint until) {
     };
     if (Status status = transport_->waiter().wait_until(something, next); !status.ok()) end(status);
     if (!happened) agreement_->watch_leader(driver_waits_ && !ended_);
-    if (!happened && is_busy) transport_->waiter().answer_bell();  // who polls never sleeps, where bells are answered
+    if (!happened && is_busy) transport_->waiter().answer_bell();  // polling skips the sleep, which takes the event
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;
@@ -169,7 +169,7 @@ bool Engine::wait_for(Done&& done, TimePoint until) {
       stop_driving(true);
     } else {
       if (operations_->has_new()) transport_->waiter().wake_driver();  // what we wait for may be among them
-      // The engine thread leaves soon when somebody waits: look a moment before sleeping.
+      // The engine thread leaves soon when a thread waits: look a moment before sleeping.
       for (int i = 0; i < kTurnSpins && turn_.is_taken() && !done(); i++) {
         if (world_.crowded) {
           ::sched_yield();
@@ -217,8 +217,8 @@ void Engine::run(const std::stop_token& stop) {
   }
 }
 
-// Somebody else drives, and perhaps has looked for the last time: then one of us sees the other and the bell is rung
-// again.
+// Another thread drives, and may have looked for the last time. Then one of the two sees the other, and the bell is
+// rung again.
 void Engine::answer_for_driver(const std::stop_token& stop) {
   bell_answered_.store(true);
   if (!transport_->waiter().answer_bell_for_driver()) {
@@ -229,7 +229,7 @@ void Engine::answer_for_driver(const std::stop_token& stop) {
 }
 
 // Bytes of MPI move only while it is polled: giving the core away after each look would make others wait for them. But
-// while nobody here waits, and the core is one that the user's own work needs, it is polled now and then only.
+// while no thread here waits, and the user's own work needs the core, it is polled only now and then.
 bool Engine::poll_for_a_while() {
   for (int left = world_.crowded ? 1 : kPollsPerLook; left > 0 && backends_->is_busy(); left--) {
     polls_in_vain_++;
@@ -298,7 +298,7 @@ void Engine::refuse(Task& task, const Status& status) {
   for (const TaskRef& each : done) on_done(*each);
 }
 
-// What is in flight together is better fused; who is alone waits for nothing but the way.
+// Carry only a lone operation; concurrent ones are fused.
 void Engine::announce(const Task& task, bool is_alone) {
   for (const Operation& operation : task.operations) {
     join_announced_ |= operation.request.kind == Kind::join;
@@ -400,7 +400,7 @@ Origin Engine::why_leaving() const {
 bool Engine::is_driven_here() const { return driving_here == this; }
 
 // Only the thread that drives may end the engine, because it may be preparing an operation. So this waits until
-// whoever drives has done so. A driver that waits for a rank inside a collective is made to leave it, and one that
+// the driver has done so. A driver that waits for a rank inside a collective is made to leave it, and one that
 // waits for the root to answer to end without it.
 void Engine::shutdown() {
   std::lock_guard lock(shutdown_mutex_);
@@ -408,7 +408,7 @@ void Engine::shutdown() {
   is_shut_down_ = true;
   TimePoint patience = Clock::now() + kGoodbyePatience;
   shutdown_wanted_.store(true);
-  transport_->waiter().leave_by(patience, why_leaving());  // and wakes whoever sleeps
+  transport_->waiter().leave_by(patience, why_leaving());  // and wakes a thread that sleeps
   if (!wait(ending_, patience)) {
     leaves_alone_.store(true);
     transport_->waiter().wake();

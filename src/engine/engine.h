@@ -1,10 +1,10 @@
 // The engine of one rank in one generation of a world: takes operations, agrees with the other ranks on their order,
 // executes them and tells when they are done. Built for one generation; the next one gets a new engine.
 //
-// Whoever waits, works. Progress is one function; the thread that runs it *drives*. The engine thread drives while
-// nobody waits; a thread in wait() drives itself, because handing over to a sleeping thread costs far more than a small
-// collective. At most one thread drives at a time; others that wait sleep until their operation is done or it is their
-// turn to drive.
+// Waiting threads do the work. Progress is one function; the thread that runs it *drives*. The engine thread drives
+// while no thread waits; a thread in wait() drives itself, because handing over to a sleeping thread costs far more
+// than a small collective. At most one thread drives at a time; others that wait sleep until their operation is done or
+// it is their turn to drive.
 //
 // Thread rule: any thread, except where noted.
 #pragma once
@@ -45,7 +45,7 @@ class Engine {
   Status submit(const TaskRef& task, bool wait_follows);
   Result<TaskRef> submit(std::vector<Operation> operations, std::function<void(const Task&)> on_done,
                          bool wait_follows);
-  // Sees to it that somebody drives what was submitted with `wait_follows` after all. `not_at_once`: the caller will
+  // Makes sure that a thread drives what was submitted with `wait_follows` after all. `not_at_once`: the caller will
   // wait() too, but computes something before. Where the engine thread could only take the core from that, it is left
   // asleep until then, within limits: others may need this rank before it waits.
   void wake_for_new(bool not_at_once = false);
@@ -138,11 +138,11 @@ class Engine {
   int polls_in_vain_ = 0;
   TimePoint waited_at_{};  // when the last such driver left
 
-  Turn turn_;                               // who drives
+  Turn turn_;                               // to drive
   std::atomic<bool> wake_pending_{false};   // the engine thread was woken and has not looked yet
-  std::atomic<bool> bell_answered_{false};  // by the engine thread while somebody else drove
+  std::atomic<bool> bell_answered_{false};  // by the engine thread while another thread drove
   std::atomic<bool> engine_sleeps_{false};
-  std::atomic<int64_t> deadline_{0};    // when somebody must drive although nothing happens; of the last driver
+  std::atomic<int64_t> deadline_{0};    // when a thread must drive although nothing happens; of the last driver
   mutable std::mutex departure_mutex_;  // guards departure_
   Origin departure_{.kind = OriginKind::shutdown};
   std::atomic<bool> shutdown_wanted_{false};

@@ -78,7 +78,7 @@ void HostLinks::send_down(ByteView message) {
 
 void HostLinks::leave(TimePoint until) {
   std::lock_guard lock(mutex_);
-  spread_failure();  // who fails and leaves at once may not have been here since
+  spread_failure();  // a rank that fails and leaves at once may not have called progress() since
   each([](ControlLink& link) { link.say_goodbye(); });
   for (;;) {
     TimePoint now = Clock::now();

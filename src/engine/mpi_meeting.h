@@ -1,6 +1,6 @@
-// How the ranks of a world meet over MPI: it tells everybody's place, and carries the job's key and where rank 0 hosts
-// the store. From there on everything goes as if the launcher had told. Blocks, with a deadline. Thread rule: any
-// thread.
+// How the ranks of a world meet over MPI: it gives the rank and host of each, and carries the job's key and where rank
+// 0 hosts the store. From there on everything goes as if the launcher had told. Blocks, with a deadline. Thread rule:
+// any thread.
 #pragma once
 
 #include <memory>

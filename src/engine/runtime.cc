@@ -173,8 +173,8 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   return join_mpi(std::move(*engine), std::move(*config), std::move(*offered));
 }
 
-// Forming a world fails when somebody dies meanwhile. Then the launcher decides on another one, which may have no place
-// for this process.
+// Forming a world fails when a process dies meanwhile. Then the launcher decides on another one, which may have no
+// place for this process.
 Result<std::shared_ptr<Engine>> Runtime::create_elastic_engine(Config config) {
   auto membership = membership_by(config);
   if (!membership.ok()) return membership.status();

@@ -19,7 +19,7 @@ Tuning initial_tuning(const Config& config) {
 
 }  // namespace
 
-// A rank with a few cores of many has them for itself. Who chose a core for the thread has one for it.
+// A rank with a few cores of many has them for itself. A core that was chosen for the thread counts as spare.
 bool has_spare_core(const World& world, const Config& config) {
   if (!config.thread_affinity.empty()) return true;
   auto usable = static_cast<int32_t>(usable_cores().size());

@@ -7,8 +7,8 @@ namespace {
 
 constexpr size_t kMostSpares = 1024;  // of a thread: as many as a model of small tensors has in flight
 
-// Each thread has its own: who submits usually releases as well, and needs no lock for it. At the end of the thread
-// they go; what gives a task back still later finds them gone.
+// Each thread has its own: the thread that submits usually releases as well, and needs no lock for it. At the end of
+// the thread they go; what gives a task back still later finds them gone.
 constinit thread_local bool spares_are_gone = false;
 struct Spares {
   std::vector<std::unique_ptr<Task>> tasks;

@@ -1,11 +1,10 @@
-// Who drives: at most one thread has the turn. The others that wait sleep until their operation is done or the turn is
+// The turn to drive: at most one thread has it. The others that wait sleep until their operation is done or the turn is
 // free; the engine thread parks while a driver sleeps in its place.
 //
-// Taking the turn and giving it back need no lock. Whoever is about to sleep says so first (`waiting_`, `parked_`),
-// then looks at the turn; whoever gives it back frees it first, then looks for sleepers. One of the two sees the other,
-// because a fence is between the steps of each. Waking takes the mutex, so that it cannot fall between a sleeper's look
-// and its sleep.
-// Thread rule: any thread.
+// Taking the turn and giving it back need no lock. A thread that is about to sleep says so first (`waiting_`,
+// `parked_`), then looks at the turn; the one that gives it back frees it first, then looks for sleepers. One of the
+// two sees the other, because a fence is between the steps of each. Waking takes the mutex, so that it cannot fall
+// between a sleeper's look and its sleep. Thread rule: any thread.
 #pragma once
 
 #include <atomic>

@@ -8,7 +8,7 @@ namespace hvd {
 namespace {
 
 // A connection may have been closed by a survivor that heard of the cause first. News of a dead process comes over the
-// control links at once, but everybody on the way may have to wait for a core.
+// control links at once, but each rank on the way may have to wait for a core.
 constexpr Duration kCauseTravels = std::chrono::milliseconds(800);
 
 }  // namespace
@@ -36,8 +36,8 @@ void Watch::stop() {
 
 void Watch::run(const std::stop_token& stop) {
   ::pthread_setname_np(::pthread_self(), "hvd-watch");
-  // An observer that was away for long judges nobody (Transport::find_silent, Hearing), so the others are looked at
-  // well before they count as silent.
+  // Silence that accrued while this process was not scheduled is ignored (Heartbeats, Hearing), so the others are
+  // looked at well before they count as silent.
   const Duration period = std::min(settings_.heartbeat, settings_.silence / 4);
   TimePoint next_beat{};
   while (!stop.stop_requested()) {
@@ -61,7 +61,7 @@ void Watch::beat(TimePoint now) {
     transport_.abort(status);
 }
 
-// Bytes that are read here wake nobody any more who sleeps for them.
+// Bytes that are read here no longer wake a thread that sleeps for them.
 TimePoint Watch::keep_links(TimePoint now) {
   if (links_ == nullptr) return kNever;
   links_->progress(now);

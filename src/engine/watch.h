@@ -23,7 +23,7 @@
 
 namespace hvd {
 
-// Whether a rank that falls silent ends the world. On one host that is a process that somebody has stopped, which only
+// Whether a rank that falls silent ends the world. On one host that is a process that was stopped, which only
 // an elastic job can go on without.
 inline bool keeps_watch(const World& world, const Config& config) { return !world.host_of.empty() || config.elastic; }
 

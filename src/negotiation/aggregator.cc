@@ -147,7 +147,7 @@ void Aggregator::State::on_shutdown(Rank rank, std::string_view reason, const Or
   write_subtree_shutdown(encoder, index_of(rank), reason, origin);
 }
 
-// All members below have submitted it. It stays open until the root has decided, so that nobody submits it twice.
+// All members below have submitted it. It stays open until the root has decided, so that no rank submits it twice.
 void Aggregator::State::conclude(Entry& entry, TimePoint now) {
   const Arrival& first = entry.arrivals.front();
   auto is_like_first = [&](const Arrival& other) {
@@ -278,7 +278,7 @@ bool Aggregator::State::on_ended(const Ended& ended) {
   return is_possible;
 }
 
-// Whoever has submitted it has its answer; who has not will get the same one from the root.
+// The ranks that have submitted it have their answer; the others will get the same one from the root.
 void Aggregator::State::fail(Entry& entry, const Request& request, uint64_t message) {
   if (entry.is_open()) pass_on(entry, now_);
   bool excuses_joined = entry.key.process_set == kWorldSet && !manages_sets(request.kind);

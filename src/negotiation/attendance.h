@@ -16,7 +16,7 @@ class Attendance {
   // Of members of the process set only: a whole child stands for its members.
   bool contains(Rank rank) const { return children_.contains(tree_->child_of(rank)) || ranks_.contains(rank); }
   bool contains_whole(Child child) const { return children_.contains(child); }
-  // Nobody is in it alone: a child is either whole or absent.
+  // No rank is in it alone: a child is either whole or absent.
   bool is_by_child() const { return ranks_.empty(); }
 
   // The child has that many members, and none is here yet.

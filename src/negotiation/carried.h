@@ -2,7 +2,7 @@
 // announcement, so that it takes one hop instead of three (announcement up, plan down, data):
 //   up      rank 1 sends the id and its data
 //   down    rank 0, the root, *offers*: sends the id and its own data as soon as it announces it, waiting for nothing
-// Whoever has announced it in this way and has the other's data reduces the two, in the order of the ranks, and is
+// A rank that has announced it in this way and has the other's data reduces the two, in the order of the ranks, and is
 // done. There is no plan; the coordinator takes note and says nothing.
 //
 // Why both come to the same end. An offer is a promise: from then on, what rank 1 carries of that name is taken as

@@ -25,7 +25,7 @@ struct CoordinatorSettings {
   bool stall_check = true;
   Duration stall_warning = std::chrono::seconds(60);
   Duration stall_shutdown{};            // 0: never
-  Duration collective_timeout{};        // 0: none; older requests fail on all ranks, naming who is missing
+  Duration collective_timeout{};        // 0: none; older requests fail on all ranks, naming the ranks that are missing
   std::vector<std::string> rank_names;  // "rank 3 (hostb, pid 4711)", for reports
   CarriedListener* carried = nullptr;   // hears what the root carried (carried.h); null: nothing is. Outlives this
 };

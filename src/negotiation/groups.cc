@@ -43,7 +43,7 @@ std::vector<Entry*> Groups::fail(Entry& entry) {
     group->failed++;
     if (entry.state == Entry::State::held) group->complete--;
     if (group->members.empty()) {
-      forget(*group);  // whoever uses the name next starts afresh
+      forget(*group);  // the next use of the name starts afresh
     } else {
       release_if_complete(*group, released);
     }

@@ -30,7 +30,7 @@ namespace hvd {
 using CacheId = uint64_t;  // counts up from 1 and is never used twice; 0: not cached
 
 // A node of the negotiation tree remembers evicted plans and errors until all ranks below it have acknowledged them;
-// who has nothing to say speaks up after this many, so that they do not pile up.
+// a rank with nothing to send acknowledges after this many, so that they do not pile up.
 inline constexpr size_t kMaxRemembered = 64;
 
 // Larger tensors do not exist; the bound keeps sums and products of sizes inside 64 bits.

@@ -192,7 +192,7 @@ void Readiness::finish_ready(uint64_t message) {
     }
     if (item.entry == nullptr) {
       gathering_.joins().start_over();
-      table().forgive(kWorldSet);  // who has joined meanwhile does not come back to what failed before
+      table().forgive(kWorldSet);  // a rank that has joined meanwhile does not submit again what failed before
     } else {
       if (!item.error.ok()) table().failed(*item.entry, message);
       table().reset(*item.entry);

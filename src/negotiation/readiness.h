@@ -67,7 +67,7 @@ class Readiness {
   void reject(Entry& entry, Status error, TimePoint now);
   void push(Entry* entry, AgreedRequest request, Status error, int32_t result, TimePoint now);
 
-  // Null: nobody watches.
+  // Null: there is no observer.
   NegotiationObserver* observer() const {
     return observer_ != nullptr && observer_->is_watching() ? observer_ : nullptr;
   }

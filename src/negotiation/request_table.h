@@ -88,7 +88,7 @@ struct Entry {
 
   // Only in a Coordinator of two ranks, see carried.h.
   enum class Carried : uint8_t {
-    none,      // nobody carries it, or not in time
+    none,      // no rank carries it, or not in time
     by_root,   // and it was offered
     by_other,  // and its data are kept
   };

@@ -1,4 +1,4 @@
-// Finds tensors that some ranks wait for and others have not submitted, and says who is where. Pure.
+// Finds tensors that some ranks wait for and others have not submitted, and says which ranks are where. Pure.
 // Thread rule: plain functions.
 #pragma once
 

@@ -9,8 +9,8 @@ namespace hvd {
 namespace {
 
 constexpr size_t kInlineBytes = kLine - sizeof(uint64_t);
-// Free memory between the slots: who reads one to its end has its prefetcher take the lines that follow, away from the
-// rank that is about to write them. Without it a step of 4 KiB takes twice as long.
+// Free memory between the slots: when a rank reads one to its end, its prefetcher takes the lines that follow away from
+// the rank that is about to write them. Without it a step of 4 KiB takes twice as long.
 constexpr size_t kGap = 2 << 10;
 constexpr size_t kGapsInRing = 16;  // at least, so that three of the largest slots always fit
 

@@ -9,7 +9,7 @@
 // announces and loaded with acquire before they are read.
 //  - Slot reuse: a rank posts step s only after it has read every slot of step s-1, and so has seen all posts of s-1,
 //    which their ranks made after reading everything of s-2. A slot that is written again was last used two or more
-//    steps ago, because a ring holds at least four of the largest slots: nobody reads it any more.
+//    steps ago, because a ring holds at least four of the largest slots: no rank reads it any more.
 //  - Chunk reuse: see wait_chunk_free().
 //
 // Thread rule: one caller at a time, the thread that drives.
@@ -70,10 +70,10 @@ class Channel {
   std::byte* in(int32_t position, uint64_t chunk) const { return chunk_address(position, chunk, 0); }
   std::byte* out(int32_t position, uint64_t chunk) const { return chunk_address(position, chunk, shape_.chunks); }
   void post_in(uint64_t chunk);
-  void post_out(uint64_t chunk);  // also: this rank needs nobody's `in` of this chunk any more
+  void post_out(uint64_t chunk);  // also: this rank needs no other `in` of this chunk any more
   Status await_in(int32_t position, uint64_t chunk);
   Status await_out(int32_t position, uint64_t chunk);
-  // Before `in` of a chunk is written: everybody has posted `out` of the chunk that used the place before, so nobody
+  // Before `in` of a chunk is written: every rank has posted `out` of the chunk that used the place before, so nobody
   // reads that `in` any more. `out` places need no check of their own if a rank reads the others' `out` of chunk c
   // before it posts `in` of c + chunks, which the pipelines here do (they are at most two chunks ahead).
   Status wait_chunk_free(uint64_t chunk);

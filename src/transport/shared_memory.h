@@ -1,7 +1,7 @@
 // What the ranks of one host share: one memory object and how it is laid out. The control part is mapped once; the
 // staging memory of each process set (Channel) is a range of the same object, mapped when the set appears.
 // The object is a memfd: it has no name, no size limit of /dev/shm applies, and it is gone with its last process.
-// Thread rule: plain layout; who writes what is said at each field.
+// Thread rule: plain layout; each field says which rank writes it.
 #pragma once
 
 #include <atomic>
@@ -24,9 +24,9 @@ inline constexpr size_t kDownLines = 4096;  // the root to all
 
 enum class Activity : uint32_t {
   driving,  // a thread of the process looks at shared memory all the time: needs no bell
-  idle,     // nobody looks; the engine thread sleeps and wants a bell for control messages
+  idle,     // no thread looks; the engine thread sleeps and needs a bell for control messages
   paused,   // like idle, but a user thread has just left and is likely to be back before a bell would help
-  blocked,  // asleep inside a wait: wants a bell for anything
+  blocked,  // asleep inside a wait: needs a bell for anything
 };
 
 struct alignas(kLinePair) Flag {

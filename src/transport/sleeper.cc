@@ -43,7 +43,7 @@ Result<Sleeper> Sleeper::create(const UniqueFd& bell, const std::vector<UniqueFd
     return ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
   };
   if (!watch(bell)) return system_error("cannot watch a bell", "");
-  // Edge-triggered, so that nobody has to take the event.
+  // Edge-triggered, so that no thread has to take the event.
   UniqueFd alarm(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   epoll_event rings{.events = EPOLLIN | EPOLLET, .data = {.fd = alarm.get()}};
   if (!alarm || ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, alarm.get(), &rings) != 0)

@@ -1,5 +1,5 @@
 // Where a rank sleeps: an epoll set with its bell, an alarm clock, and the sockets whose end tells that a peer died.
-// Thread rule: any thread may wait; events are taken by whoever answers them.
+// Thread rule: any thread may wait; events are taken by the thread that answers them.
 #pragma once
 
 #include <vector>

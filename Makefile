@@ -21,7 +21,7 @@ all: $(BIN)/horovodrun library ## Set up the environment and build (default)
 
 .PHONY: help
 help: ## List these targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 # ---- environment
 
@@ -142,6 +142,10 @@ requirements-test: $(STAMPS)/runtime
 check: all packages-testbed $(STAMPS)/test ## Run the tests of what has changed
 	@chosen=$$($(BIN)/python tools/touched.py) && { read -r stages; read -r suites || true; } <<<"$$chosen" && \
 	  echo "stages: $$stages" && SUITES="$$suites" RANKS=2 HOSTS=1,1 FRAMEWORK_RANKS=2 PROGRAMS=100 tools/test.sh $$stages
+
+.PHONY: test-gpu
+test-gpu: all $(STAMPS)/test ## Run the suites of tests/gpu on the GPUs of this machine
+	@$(BIN)/python tests/gpu/run.py
 
 .PHONY: soak
 soak: all packages-fuzz packages-mpi packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax $(STAMPS)/demo $(STAMPS)/deploy .venv-tf215/stamp .venv-torch21/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred

@@ -21,7 +21,7 @@ def everything(ranks: int, seed: int) -> None:
     types = ["uint8", "int8", "int32", "int64", "float16", "float32", "float64"]
 
     def values(rows: int, dtype: np.dtype) -> np.ndarray:
-        return own.integers(1, 9, (rows, 5)).astype(dtype)
+        return own.integers(0, 9, (rows, 5)).astype(dtype)
 
     def check(text: str, device_result: np.ndarray, host_result: np.ndarray) -> None:
         dtype = host_result.dtype

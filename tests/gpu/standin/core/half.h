@@ -26,6 +26,7 @@ inline uint16_t to_half(float value) {
   if (std::isnan(value)) return static_cast<uint16_t>(sign | 0x7fff);
   if (size >= 65520.0F) return static_cast<uint16_t>(sign | 0x7c00);
   int exponent = 0;
+  if (size == 0) return sign;
   std::frexp(size, &exponent);                            // size = m * 2^exponent, 0.5 <= m < 1
   const int unit = exponent < -13 ? -24 : exponent - 11;  // the weight of the last bit
   const auto steps = static_cast<int>(std::nearbyint(std::ldexp(size, -unit)));

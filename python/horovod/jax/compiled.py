@@ -79,12 +79,14 @@ def run(call: Call, arrays: Sequence[Any]) -> list[Any]:
 collective_p.def_impl(lambda *arrays, call: eager.run(call, arrays))
 
 
-@collective_p.def_abstract_eval
 def _results(*arrays: Any, call: Call) -> list[Any]:
     for each in arrays:
         code_of(each.dtype, call)
     shapes = call.result_shapes([each.shape for each in arrays])
     return [ShapedArray(shape, each.dtype) for shape, each in zip(shapes, arrays, strict=True)]
+
+
+collective_p.def_abstract_eval(_results)
 
 
 def _lower_to_custom_call(context: Any, *arrays: Any, call: Call) -> Any:

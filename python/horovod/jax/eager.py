@@ -108,14 +108,16 @@ def _empty(shape: Sequence[int], dtype: Any) -> Host:
     count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     memory = np.empty(count + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + count].view(dtype).reshape(shape)
+    aligned: Host = memory[start : start + count].view(dtype).reshape(shape)
+    return aligned
 
 
 def _taken(native: int, index: int, dtype: Any) -> Host:
     memory: EngineMemory = operations.take_result(native, index)
     if memory.size_in_bytes == 0:
         return np.empty(memory.shape, dtype)
-    return np.asarray(memory).view(dtype).reshape(memory.shape)
+    result: Host = np.asarray(memory).view(dtype).reshape(memory.shape)
+    return result
 
 
 def _as_jax(host: Host, like: Any) -> jax.Array:

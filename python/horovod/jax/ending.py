@@ -5,22 +5,28 @@ steps that other ranks wait in have not run. So the shutdown waits for them, unl
 from __future__ import annotations
 
 import atexit
-import functools
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from horovod._generic.process_sets import ProcessSet
 from horovod.common.names import _basics
 
 
-@functools.wraps(_basics.init)
-def init(*args: Any, **kwargs: Any) -> Any:
-    result = _basics.init(*args, **kwargs)
+def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+    """Form the world of all processes of the job. Does nothing but bind `process_sets` when already initialised.
+
+    `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is a
+    communicator of mpi4py, whose processes form the world; or, where MPI is the controller, a list of ranks of
+    MPI_COMM_WORLD; otherwise such a list is not used. In an elastic job, a process that has no place in the new world
+    exits here (SystemExit, code 0).
+    """
+    _basics.init(comm, process_sets)
     atexit.unregister(_wait_at_exit)
-    atexit.register(_wait_at_exit)  # runs before what init has registered
-    return result
+    atexit.register(_wait_at_exit)  # handlers run in reverse order, so this one runs before those of _basics.init
 
 
 def shutdown() -> None:

@@ -98,7 +98,7 @@ class GradientReduction:
         if self.groups is None:
             return [[place] for place in everything]
         if isinstance(self.groups, int):
-            return [group for group in split_list(everything, self.groups) if group]
+            return [list(group) for group in split_list(everything, self.groups) if group]
         by_name = {name.removeprefix(self.name): place for place, name in enumerate(names)}
         groups = []
         for wanted in self.groups:

@@ -8,6 +8,7 @@ are reduced as they are.
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -203,13 +204,12 @@ class PowerSGDCompressor(ReducingCompressor):
     ) -> tuple[list[Any], list[Any]]:
         matrices = [each.reshape(each.shape[0], -1) + error for each, (error, _) in zip(values, memory, strict=True)]
         rights = [_start_values(i, right) for i, (_, right) in enumerate(memory)]
-        sums = {"op": Sum, "process_set": process_set}
-        lefts = verbs.grouped_allreduce(
-            [matrix @ right for matrix, right in zip(matrices, rights, strict=True)], None, f"{name}.p", **sums
-        )
+        sums = functools.partial(verbs.grouped_allreduce, op=Sum, process_set=process_set)
+        products = [matrix @ right for matrix, right in zip(matrices, rights, strict=True)]
+        lefts = sums(products, name=f"{name}.p")
         lefts = [jnp.linalg.qr(each)[0] for each in lefts]
         own = [matrix.T @ left for matrix, left in zip(matrices, lefts, strict=True)]
-        rights = verbs.grouped_allreduce(own, None, f"{name}.q", **sums)
+        rights = sums(own, name=f"{name}.q")
         after = [
             (_finite(matrix - left @ mine.T), right)
             for matrix, left, mine, right in zip(matrices, lefts, own, rights, strict=True)

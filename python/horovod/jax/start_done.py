@@ -71,11 +71,13 @@ def _refuse_vmap(arrays: Any) -> Any:
     return arrays
 
 
-@_refuse_vmap.def_vmap
 def _no_vmap(axis_size: int, in_batched: Any, arrays: Any) -> Any:
     raise NotImplementedError(
         "hvd.allreduce_start does not work inside vmap: use hvd.allreduce, which reduces the whole batch at once"
     )
+
+
+_refuse_vmap.def_vmap(_no_vmap)
 
 
 def _start(call: Call, *arrays: Any) -> Any:

@@ -24,7 +24,7 @@ def statistics(x: Any, axes: tuple[int, ...], process_set: ProcessSet, name: str
     return mean, jnp.maximum(squares / everyones - jnp.square(mean), 0.0)
 
 
-class SyncBatchNorm(nn.Module):
+class SyncBatchNorm(nn.Module):  # type: ignore[misc]
     """As `flax.linen.BatchNorm`, with statistics over all ranks. Variables have the same names, so weights fit both.
 
     Gradients of scale and bias stay this rank's: the optimizer reduces them with the others.
@@ -41,7 +41,7 @@ class SyncBatchNorm(nn.Module):
     scale_init: Any = nn.initializers.ones
     process_set: ProcessSet = global_process_set
 
-    @nn.compact
+    @nn.compact  # type: ignore[untyped-decorator]
     def __call__(self, x: Any, use_running_average: bool | None = None) -> Any:
         use_average = nn.merge_param("use_running_average", self.use_running_average, use_running_average)
         features = (x.shape[-1],)

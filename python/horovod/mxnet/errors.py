@@ -8,7 +8,7 @@ from horovod._native.exceptions import HorovodInternalError, Origin
 from horovod._native.library import Felt, world_failure
 
 
-class CollectiveError(HorovodInternalError, MXNetError):
+class CollectiveError(HorovodInternalError, MXNetError):  # type: ignore[misc]
     """A collective failed. An MXNetError for scripts of MXNet, a HorovodInternalError for elastic training."""
 
     def __init__(self, text: str = "", origin: Origin | None = None) -> None:

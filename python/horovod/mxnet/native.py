@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_void_p
 from pathlib import Path
@@ -91,8 +92,8 @@ class Pushed(Pending):
         if ticket:
             self._forget(ticket)
 
-    def __del__(self) -> None:
-        if getattr(self, "_ticket", 0):
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if getattr(self, "_ticket", 0) and not is_exiting():
             self._forget(self._ticket)
 
 

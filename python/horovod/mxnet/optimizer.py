@@ -14,7 +14,7 @@ from horovod.mxnet.reducing import Gradient, Reducer
 _OWN = ("_optimizer", "_reducer", "_scale")  # all other attributes are those of the wrapped optimizer
 
 
-class DistributedOptimizer(Optimizer):
+class DistributedOptimizer(Optimizer):  # type: ignore[misc]
     """Wraps an optimizer: `update` first averages the gradients over all ranks of the set.
 
     The gradients themselves become sums; that they are averages in the end is a factor of `rescale_grad`, which
@@ -93,7 +93,7 @@ class DistributedOptimizer(Optimizer):
         return _as_plain, (type(plain), plain.__getstate__() | {"rescale_grad": plain.rescale_grad / self._scale})
 
 
-def _as_plain(kind: type[Optimizer], attributes: dict[str, Any]) -> Optimizer:
+def _as_plain(kind: Any, attributes: dict[str, Any]) -> Optimizer:
     optimizer = kind.__new__(kind)
     optimizer.__setstate__(attributes)
     return optimizer

@@ -14,7 +14,7 @@ from horovod.mxnet.optimizer import DistributedOptimizer
 from horovod.mxnet.reducing import Gradient, Reducer
 
 
-class DistributedTrainer(mx.gluon.Trainer):
+class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
     """A Trainer whose `step` averages the gradients over all ranks of the set.
 
     After `allreduce_grads` the gradients are sums (divided by `gradient_predivide_factor`): that they are averages in

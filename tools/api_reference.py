@@ -72,6 +72,8 @@ PAGES = {
     ),
     "horovod.jax": PageOfModules(["horovod.jax"], "jax.md"),
     "horovod.jax.elastic": PageOfModules(["horovod.jax.elastic"], "elastic.md"),
+    "horovod.mxnet": PageOfModules(["horovod.mxnet"], "mxnet.md"),
+    "horovod.mxnet.elastic": PageOfModules(["horovod.mxnet.elastic"], "elastic.md"),
     "horovod.numpy": PageOfModules(["horovod.numpy"], "numpy.md"),
     "horovod.common": PageOfModules(
         ["horovod.common.elastic", "horovod.common.exceptions", "horovod.common.process_sets"], "elastic.md"

@@ -31,7 +31,8 @@ from horovod.jax.world import compiled_for
 from horovod.numpy.tensors import NumpyTensors
 
 _signals = Collectives(NumpyTensors())
-barrier, join = _signals.barrier, _signals.join
+barrier = _signals.barrier
+join = _signals.join
 poll = _signals.poll
 _DEPENDS_ON_WORLD = (Kind.ALLGATHER, Kind.ALLTOALL, Kind.REDUCESCATTER)
 

@@ -351,8 +351,9 @@ def reducescatter_async(
     return _add(_with(priority)._reducescatter(_inputs([tensor]), reduction, name, process_set, False, False))
 
 
-poll = _with(0).poll
-synchronize = _with(0).synchronize
+_by_handle = _Pushing(0)
+poll = _by_handle.poll
+synchronize = _by_handle.synchronize
 
 
 # ---- without arrays

@@ -12,6 +12,11 @@ def _integer(rng: random.Random) -> tuple[str, str]:
     return text, text
 
 
+def _streams(rng: random.Random) -> tuple[str, str]:
+    text = str(rng.randint(1, 16))
+    return text, text
+
+
 def _samples(rng: random.Random) -> tuple[str, str]:
     text = str(rng.randint(1, 1000))
     return text, text
@@ -106,7 +111,7 @@ VALUES = [
         "stall_check.shutdown_time_seconds",
         _integer,
     ),
-    Value("--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", "library_options.num_nccl_streams", _integer),
+    Value("--num-nccl-streams", "HOROVOD_NUM_NCCL_STREAMS", "library_options.num_nccl_streams", _streams),
     Value("--thread-affinity", "HOROVOD_THREAD_AFFINITY", "library_options.thread_affinity", _integer),
     Value("--gloo-timeout-seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS", "library_options.gloo_timeout_seconds", _integer),
     Value("--log-level", "HOROVOD_LOG_LEVEL", "logging.level", _level),

@@ -251,7 +251,7 @@ HVD_EXPORT hvd_code hvd_report_end(const hvd_failure* failure);
  *
  * In an elastic job (HOROVOD_ELASTIC=1) the launcher is asked for this process's place, the first time and after every
  * hvd_shutdown: the call waits until the next world is decided, for HOROVOD_ELASTIC_TIMEOUT at most, and forms it. If
- * somebody dies meanwhile it asks again by itself. HVD_REMOVED: there is no place for this process. */
+ * a worker dies in the meantime, the call asks again. HVD_REMOVED: there is no place for this process. */
 HVD_EXPORT hvd_code hvd_init(int32_t set_count, const int32_t* set_sizes, const int32_t* set_ranks);
 /* Ends communication on all ranks; pending operations fail there with HVD_UNKNOWN. May be called again and again.
  * When it returns, no operation uses memory of the caller any more; where other ranks do not answer that takes a few
@@ -402,9 +402,9 @@ HVD_EXPORT void hvd_connection_destroy(hvd_connection* connection);
 
 /* ---- the driver of an elastic job, for hosts that start the workers themselves ----
  *
- * Decides which workers run where, who is in which generation and when the job ends; it starts and asks nobody. Tell it
- * what happens; after every call do what hvd_driver_next_action says, in order, until it says that nothing is left;
- * call hvd_driver_timer when hvd_driver_next_timer says so; and so on until hvd_driver_finished.
+ * Decides which workers run where, who is in which generation and when the job ends; it starts no process itself. Tell
+ * it what happens. After every call, do what hvd_driver_next_action says, in order, until there are no more actions.
+ * Call hvd_driver_timer when hvd_driver_next_timer says so. Go on until hvd_driver_finished.
  *
  * `now` is the time in seconds by a clock of the caller's that does not go back, at least 0 and less than 2^32; or
  * HVD_OWN_CLOCK, for the library's. A driver keeps to the kind of clock that it was created with. Events of workers

@@ -89,7 +89,7 @@ void Driver::dismiss_unplaced() {
     if (worker->is_ending()) continue;
     bool is_outside = worker->is_newcomer() || (is_at_work && worker->is(WorkerState::ready));
     if (worker->going && worker->is(WorkerState::ready)) {
-      if (!is_last_with_state(*worker)) dismiss(*worker, "it wants to");
+      if (!is_last_with_state(*worker)) dismiss(*worker, "it has asked to");
     } else if (is_outside && !worker->listed) {
       dismiss(*worker, "its slot is gone");
     } else if (is_outside && is_at_work && !is_reset_left()) {

@@ -277,7 +277,7 @@ Result<Config> parse_config(const std::function<const char*(const char* name)>& 
   }
   if (uses_mpi(config)) {
     Config told = config;
-    (void)place_by_scheduler(lookup, told);  // MPI knows better; that it was started as the scheduler thinks is checked
+    (void)place_by_scheduler(lookup, told);  // ranks come from MPI; the size is compared with the scheduler's
     config.started_size = told.size > 1 ? told.size : 0;
     config.started_by = told.started_by;
   } else if (Status status = place_by_scheduler(lookup, config); !status.ok()) {

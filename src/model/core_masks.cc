@@ -82,7 +82,7 @@ bool must_share_cores(const std::vector<CoreMask>& masks) {
   if (in_use.size() < masks.size()) return true;
   std::vector<std::vector<size_t>> usable;
   for (const CoreMask& mask : masks) usable.push_back(cores_in(mask));
-  // Those with little choice come first, so that hardly anybody has to move.
+  // Those with little choice come first, so that few ranks have to move.
   std::sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
   CoreMatching matching(all.size() * 64);
   for (size_t rank = 0; rank < usable.size(); rank++) {

@@ -2,8 +2,8 @@
 // above. What all of them have submitted goes up as one item; cached requests of a whole step as a run of numbers.
 // Pure: no threads, sockets or clocks. Thread rule: one caller at a time.
 //
-// Who has one: the engine of the leader of every host but the root's, unless its subtree is a single rank, whose
-// Negotiator then speaks to the node above itself. Its children are the ranks of its host, its own among them, and the
+// The engine of every host's leader has one, except the root's host and hosts whose subtree is a single rank: its
+// Negotiator sends to the node above directly. Its children are the ranks of its host, its own among them, and the
 // leaders of the hosts below it. The engine of the root has a Coordinator with the same kind of children.
 //
 //   up      for each local rank and each leader below: receive(rank, message, now)
@@ -11,9 +11,9 @@
 //   down    follow(message), then send the message, unchanged, to the leaders below and to the local ranks
 //
 // What goes up when. A name goes up once all members of its process set below have submitted it (or have joined). Until
-// then it is held, and goes up with who has submitted it, as do all further arrivals of it, once
+// then it is held. It goes up with the list of ranks that have submitted it, as do all further arrivals of it, once
 //   - it has been held for the hold time, or a node below has passed it on: the root must be able to report a stall;
-//   - those who have submitted it did not ask for the same: the root must be able to say who asked for what;
+//   - the ranks that have submitted it differ in what they ask for: the root must be able to report the difference;
 //   - one of them joins: a join never overtakes what its rank submitted before;
 //   - a down message fails it, removes its process set, or evicts the cache id it was submitted under: nothing that was
 //     written before a message is read as if it was written after it;

@@ -53,7 +53,7 @@ Status Gathering::check_whole(const Entry& entry, const Arrival& arrival, const 
   }
   if (entry.submitted.is_by_child() && !leaves_out_joined(arrival, key.process_set)) return {};
   std::vector<int32_t> ranks = ranks_of(arrival, key.process_set, false);
-  if (ranks.empty()) return broken(arrival.rank, fmt::format("{} was submitted by nobody", key.name));
+  if (ranks.empty()) return broken(arrival.rank, fmt::format("{} was submitted by no rank", key.name));
   for (int32_t rank : ranks) {
     if (Status status = check_rank(entry, arrival, Rank{rank}); !status.ok()) return status;
   }

@@ -1,8 +1,8 @@
 // What the ranks below a node of the negotiation tree have submitted, and the rules about who may submit what and when:
 // process sets, joins, what crossed a removal or a failure. The root (Readiness) and every Aggregator gather alike.
 //
-// Positions. Whoever submits something has processed the down messages up to some number, its position. It decides what
-// an arrival means that crossed a down message on its way:
+// Positions. A rank that submits something has processed the down messages up to some number, its position. The
+// position decides what an arrival means that crossed a down message on its way:
 //   - below the message that failed the name: that message failed it, there is nothing left to do;
 //   - below the message that removed the process set: it was for the set that is gone.
 // Thread rule: one caller at a time.
@@ -42,7 +42,7 @@ class Gathering {
   }
   // Takes the arrival in.
   void record(Entry& entry, Arrival&& arrival, bool precedes_removal = false);
-  // Whoever the arrival speaks for owes nothing any more. True: some of them did.
+  // Clears what the ranks of the arrival owe. True: some of them owed something.
   bool pay(Entry& entry, const Arrival& arrival) { return !entry.owing.empty() && pay_debts(entry, arrival); }
   // All members below this node have submitted, or are excused by having joined.
   bool is_complete(const Entry& entry) const;

@@ -78,7 +78,7 @@ Status HostLeader::listen() {
   }
   return {Code::unknown,
           "another user has taken the names under which the ranks of this host would meet; give all ranks the same 64 "
-          "hexadecimal digits in _HOROVOD_SECRET_KEY, so that nobody else can tell the names"};
+          "hexadecimal digits in _HOROVOD_SECRET_KEY, so that no other user can predict the names"};
 }
 
 Result<bool> HostLeader::take_name(size_t index) {

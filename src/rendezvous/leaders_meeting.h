@@ -33,8 +33,8 @@ class LeadersMeeting {
   using Judge = std::function<Result<Bytes>(Bytes all)>;
   Result<Bytes> agree(Result<Bytes> own, const Merge& merge, const Judge& judge);
 
-  // Root: takes what leaders have published for this world, and for those before it, out of the store. Nobody looks for
-  // it any more when `judge` of the last agreement is called.
+  // Root: takes what leaders have published for this world, and for those before it, out of the store. No rank
+  // reads it after `judge` of the last agreement has been called.
   void clear_store();
 
   std::unique_ptr<ControlLink> take_parent() { return std::move(parent_); }

@@ -172,7 +172,7 @@ std::string Membership::void_reason() const {
 Result<HostsChanged> Membership::next_change(TimePoint deadline) {
   std::unique_lock lock(mutex_);
   bool has_come = arrived_.wait_until(lock, deadline, [&] { return !changes_.empty() || has_stopped_ || !over_.ok(); });
-  if (has_stopped_) return Status(Code::aborted, "nobody waits for changes of the hosts any more");
+  if (has_stopped_) return Status(Code::aborted, "the wait for changes of the hosts has been stopped");
   if (!changes_.empty()) {
     HostsChanged first = changes_.front();
     changes_.pop_front();

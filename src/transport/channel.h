@@ -73,8 +73,8 @@ class Channel {
   void post_out(uint64_t chunk);  // also: this rank needs no other `in` of this chunk any more
   Status await_in(int32_t position, uint64_t chunk);
   Status await_out(int32_t position, uint64_t chunk);
-  // Before `in` of a chunk is written: every rank has posted `out` of the chunk that used the place before, so nobody
-  // reads that `in` any more. `out` places need no check of their own if a rank reads the others' `out` of chunk c
+  // Before `in` of a chunk is written: every rank has posted `out` of the chunk that used the place before, so no
+  // rank still reads that `in`. `out` places need no check of their own if a rank reads the others' `out` of chunk c
   // before it posts `in` of c + chunks, which the pipelines here do (they are at most two chunks ahead).
   Status wait_chunk_free(uint64_t chunk);
   void finish_chunks(uint64_t count);

@@ -12,12 +12,12 @@
 namespace hvd {
 namespace {
 
-// Then the other direction, the other peers and who waits have their turn. A call for less than fits the caches of two
-// cores makes the kernel use the same few pages again and again, which the reader's core still holds: on the loopback
-// interface a quarter of this costs an eighth more time.
+// After that many bytes the other direction, the other peers and the waiting thread have their turn. A call for less
+// than fits the caches of two cores makes the kernel use the same few pages again and again, which the reader's core
+// still holds: on the loopback interface a quarter of this costs an eighth more time.
 constexpr size_t kMostAtOnce = 1 << 20;
 
-// With no time to linger, a close that nobody prepared (the process died) resets the connection instead of ending it in
+// With no time to linger, a close without shutdown (the process died) resets the connection instead of ending it in
 // order. Unix sockets take the option and ignore it.
 void set_linger(int descriptor, bool reset_on_close) {
   linger how{.l_onoff = reset_on_close ? 1 : 0, .l_linger = 0};

@@ -3,13 +3,13 @@
 // receives from it, in the order of its receive() calls. All ranks execute the same plans in the same order, so both
 // sides know every size. A pair may use several connections (striped_stream.h says which byte takes which).
 //
-// Nothing here blocks. progress() moves what can be moved; the Waiter calls it while a rank waits. Nobody is woken by
-// bytes unless it sleeps for them: arm() before a sleep, disarm() after. The end of a peer wakes always.
+// Nothing here blocks. progress() moves what can be moved; the Waiter calls it while a rank waits. Bytes
+// wake a thread only between arm() and disarm(), which enclose a sleep. The end of a peer always wakes.
 //
 // How a stream ends tells why. A process that dies resets its connections (set_linger in mesh.cc), and
-// that is a loss at once. One that leaves in order says so first (say_goodbye) and closes; that is a loss only for who
-// still wants bytes of it. A host that cannot be reached acknowledges nothing: find_unreachable() looks for that. It is
-// no sign of it that a peer does not read, because it may be busy with other things for as long as it likes.
+// that is a loss at once. One that leaves in order says so first (say_goodbye) and closes; that is a loss only for
+// ranks that still expect bytes from it. A host that cannot be reached acknowledges nothing: find_unreachable() looks
+// for that. A peer that does not read may only be busy, for any length of time, so that is not a sign of a loss.
 //
 // Thread rule: the thread that drives, except check_peers() and list_descriptors(), which any thread may call, and
 // find_unreachable(), which has one caller of its own (engine/watch.h).

@@ -87,7 +87,7 @@ class Waiter {
   // it wakes only the driver, if that sleeps.
   Status watch(int descriptor) { return sleeper_.watch_outside(descriptor); }
   void unwatch(int descriptor) { sleeper_.forget_outside(descriptor); }
-  // Called by a driver inside a wait, before it sleeps and when it is due, with the time; returns when it wants to be
+  // Called by a driver inside a wait, before it sleeps and when it is due, with the time; returns when it has to be
   // called again. Keeps the control links going while a collective takes long. Must not wait.
   void set_chores(std::function<TimePoint(TimePoint)> chores);
   // This rank is being shut down: a wait inside a collective that lasts until then fails the world. Any thread. Once;

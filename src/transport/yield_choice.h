@@ -1,7 +1,7 @@
 // Whether a rank that waits yields its core, or sleeps at once. Among ranks that wait for each other a yield takes
-// microseconds and saves a wake-up. Beside programs that compute it lasts for their whole time slices, while one who is
-// woken from sleep runs soon. So a long yield ends the yielding for a while, and for longer each time that it is tried
-// in vain. Thread rule: one caller at a time.
+// microseconds and saves a wake-up. Beside programs that compute it lasts for their whole time slices, while a thread
+// that wakes from sleep runs soon. So a long yield ends the yielding for a while, and for longer each time that it is
+// tried in vain. Thread rule: one caller at a time.
 #pragma once
 
 #include <algorithm>

@@ -168,7 +168,7 @@ def _check_connection() -> None:
 
 
 def _compare_launcher() -> None:
-    """An MPI that another one's mpirun has started ends the process, or believes that it is alone."""
+    """Under the mpirun of another MPI, MPI_Init ends the process or makes a world of one."""
     version = library().hvd_mpi_version().decode()
     is_open = version.startswith(("Open MPI", "IBM Spectrum MPI"))
     by_open = bool(os.environ.get("OMPI_COMM_WORLD_RANK")) or not os.environ.get("PMI_RANK")

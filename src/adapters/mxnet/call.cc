@@ -205,7 +205,7 @@ void Call::fail(hvd_code code, const std::string& text) {
 }
 
 // Tells MXNet, which then deletes the call. A failure stays with the arrays that should have been written, and is
-// raised where they are read; what only the ticket shows is raised by who waits for that.
+// raised where they are read. A failure that only the ticket shows is raised by a wait for the ticket.
 void Call::finish(hvd_code code, const std::string& text) {
   OnComplete told = on_complete_;
   if (code == HVD_OK || !writes_input(requests_.front().kind)) return told.callback(told.engine, told.param, nullptr);

@@ -24,8 +24,8 @@ std::vector<Attempt> try_addresses(const std::vector<Neighbour>& neighbours, con
                                    int32_t own_rank, Duration patience, TimePoint deadline,
                                    std::vector<std::unique_ptr<Stream>>& streams);
 
-// How far our clock is ahead of the one of the probe at the other end: asks a few times, and believes the quickest
-// answer most.
+// How far our clock is ahead of the one of the probe at the other end: asks a few times and uses the
+// quickest answer, which is the most exact.
 Result<ClockOffset> compare_clocks(Stream& stream, TimePoint deadline);
 
 }  // namespace hvd::launcher

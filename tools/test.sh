@@ -25,7 +25,7 @@ cd "$(dirname "$0")/.."
 # The stages of make test, a list for each lane. To add a stage NAME: write a function NAME_stage below and add NAME to a
 # list, longest stages first; a new lane would only help if processors were idle. tools/touched.py finds the stage of a
 # folder by its name. Python packages that it needs belong to TEST_REQUIREMENTS in the Makefile, Debian's to TEST_PACKAGES.
-compile="ctest asan tsan fuzz packaging"
+compile="ctest asan tsan fuzz packaging plain"
 wait="hosts launcher elastic runner deploy docs testbed"
 compute="single torch tensorflow jax mxnet keras mpi parallel differential"
 
@@ -86,6 +86,7 @@ ctest_stage() { cpp release; }
 asan_stage() { cpp asan; }
 # Not the kernels: they are pure functions, and slow there.
 tsan_stage() { cpp tsan -E 'Kernels|HalfTest'; }
+plain_stage() { tools/plain.sh h; }  # each header on its own; make lint: each source file, too
 fuzz_stage() { tests/fuzz/run.sh "${FUZZ_SECONDS:-3}"; }
 single_stage() { "${shared_pytest[@]}" tests/python/single; }
 runner_stage() { "${shared_pytest[@]}" tests/python/runner; }

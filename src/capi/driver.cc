@@ -98,6 +98,7 @@ class DriverSteps {
     step.action.slot = each.slot;
   }
   void operator()(const elastic::StopWorker& each) { add(HVD_DRIVER_STOP, each.id); }
+  void operator()(const elastic::StopAll&) {}  // of static jobs, which this ABI does not have
   void operator()(const elastic::NotifyWorkers& each) {
     for (elastic::WorkerId id : each.ids) {
       hvd_driver::Step& step = add(HVD_DRIVER_NOTIFY, id);

@@ -85,6 +85,11 @@ void Driver::heard(const WorkerExited& event) {
     remove(event.id);
     return;
   }
+  if (settings_.is_static) {
+    if (!success || event.was_stopped) note_failure(fmt::format("{} {}", name_of(*worker), end_of(event)));
+    remove(event.id);
+    return;
+  }
   bool has_finished = success && worker->is(WorkerState::busy);
   if (worker->going && !has_finished) {
     say(LogLevel::info, name_of(*worker) + " has left, as it had said");
@@ -104,6 +109,12 @@ void Driver::heard(const WorkerExited& event) {
   remove(event.id);
 }
 
+void Driver::heard(const WorkerReported& event) {
+  if (!settings_.is_static || event.awaited.value_or(-1) < 0) return;
+  WorkerId awaited{static_cast<uint64_t>(*event.awaited)};
+  if (find(awaited) != nullptr) awaited_.insert(awaited);
+}
+
 void Driver::heard(const WorkerLeaving& event) {
   Worker* worker = find(event.id);
   if (worker == nullptr || worker->going || worker->is_ending()) return;
@@ -117,7 +128,9 @@ void Driver::heard(const WorkerLeaving& event) {
 void Driver::heard(const StartFailed& event) {
   Worker* worker = find(event.id);
   if (worker == nullptr) return;
-  if (!worker->is_ending()) {
+  if (settings_.is_static) {
+    note_failure(fmt::format("{} could not be started: {}", name_of(*worker), event.reason));
+  } else if (!worker->is_ending()) {
     Duration rest = hosts_.failed(worker->host, now_);
     last_failure_ = fmt::format("{} could not be started: {}", name_of(*worker), event.reason);
     say(LogLevel::warning, fmt::format("{}; the host is tried again in {:.1f} s", last_failure_, seconds_of(rest)));
@@ -126,13 +139,16 @@ void Driver::heard(const StartFailed& event) {
 }
 
 void Driver::heard(const HostLost& event) {
-  say(LogLevel::warning, fmt::format("host {} is lost: {}", event.host, event.reason));
+  std::string news = fmt::format("host {} is lost: {}", event.host, event.reason);
+  say(LogLevel::warning, news);
+  if (settings_.is_static) note_failure(std::move(news));
   hosts_.failed(event.host, now_);
   std::vector<Worker> there;
   std::copy_if(workers_.begin(), workers_.end(), std::back_inserter(there),
                [&](const Worker& worker) { return worker.host == event.host; });
   for (const Worker& worker : there) {
-    if (!worker.is_ending() && !worker.going && phase_ != Phase::failing) lost(worker, "is lost with its host");
+    bool is_unexpected = !worker.is_ending() && !worker.going && phase_ != Phase::failing;
+    if (is_unexpected && !settings_.is_static) lost(worker, "is lost with its host");
     // Only its connection to the launcher may be lost.
     if (worker.is(WorkerState::ready)) act(LeaveWorker{worker.id, "its host is lost to the job: " + event.reason});
     remove(worker.id);
@@ -140,7 +156,7 @@ void Driver::heard(const HostLost& event) {
 }
 
 void Driver::heard(const StopJob& event) {
-  if (phase_ != Phase::failing) fail(event.reason, event.exit_code);
+  if (phase_ != Phase::failing) fail(event.reason, failing_since_ ? 1 : event.exit_code);
 }
 
 void Driver::lost(const Worker& worker, const std::string& how) {
@@ -156,6 +172,7 @@ void Driver::lost(const Worker& worker, const std::string& how) {
 
 void Driver::remove(WorkerId id) {
   std::erase_if(workers_, [&](const Worker& worker) { return worker.id == id; });
+  awaited_.erase(id);
   changed_ = true;
 }
 
@@ -181,12 +198,16 @@ void Driver::fail(std::string reason, int exit_code) {
   phase_ = Phase::failing;
   exit_code_ = exit_code;
   act(Fail{std::move(reason)});
+  if (settings_.is_static) return stop_all();
   for (Worker& worker : workers_) {
     if (!worker.is(WorkerState::stopping)) stop(worker);
   }
 }
 
-void Driver::say(LogLevel level, std::string text) { actions_.emplace_back(Say{level, std::move(text)}); }
+// A static job decides one thing, when to end, and its summary tells that.
+void Driver::say(LogLevel level, std::string text) {
+  if (!settings_.is_static) actions_.emplace_back(Say{level, std::move(text)});
+}
 
 bool Driver::is_due(TimePoint time) {
   if (time <= now_) return true;

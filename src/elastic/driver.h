@@ -1,17 +1,20 @@
-// Decides for an elastic job which workers run where, which are in which generation, and when it ends. A pure state
-// machine: events and the time go in, actions come out; the launcher does them (src/launcher/job).
+// Decides for a job which workers run where, which are in which generation, and when it ends. A pure state machine:
+// events and the time go in, actions come out; the launcher does them (src/launcher/job). A static job is one
+// generation that is known from the start and never replaced.
 //
 //   Driver driver(settings, now);                          // check(settings) was ok
 //   driver.on(HostsDiscovered{{{"a", 2}}}, now, actions);  // do the actions in order, then wait for the next event
 //   ... at driver.next_timer() at the latest:              driver.on(Timer{}, now, actions);
 //   ... until a Finish action came:                        driver.finished()
 //
-// The same events at the same times give the same actions. Every decision comes with one Say.
-// docs/elastic.md has the picture; the rules are in driver.cc (what an event changes), rules.cc (what follows).
+// The same events at the same times give the same actions. Every decision of an elastic job comes with one Say.
+// docs/elastic.md has the picture; the rules are in driver.cc (what an event changes), rules.cc (what follows) and
+// static_rules.cc (what follows in a static job).
 // Thread rule: one caller at a time.
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +47,7 @@ class Driver {
   void heard(const HostsDiscovered& event);
   void heard(const WorkerReady& event);
   void heard(const WorkerExited& event);
+  void heard(const WorkerReported& event);
   void heard(const WorkerLeaving& event);
   void heard(const StartFailed& event);
   void heard(const HostLost& event);
@@ -65,6 +69,12 @@ class Driver {
   void check_state_is_left();
   void end_finishing();
   void end_failing();
+
+  // The same for a static job (static_rules.cc).
+  void settle_static();
+  void start_all();
+  void note_failure(std::string failure);  // the job ends for it, once its cause is known
+  void stop_all();
 
   // When and with whom the next generation starts (forming.cc).
   void form();
@@ -117,6 +127,8 @@ class Driver {
   std::optional<TimePoint> waiting_since_;   // for something that the elastic timeout limits
   TimePoint finish_by_ = kNever;
   bool said_reset_limit_ = false;
+  std::set<WorkerId> awaited_;              // of a static job: living workers that are said to be about to end
+  std::optional<TimePoint> failing_since_;  // its first failure
 
   // Of the event in hand.
   TimePoint now_;

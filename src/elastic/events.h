@@ -1,4 +1,4 @@
-// What the elastic driver hears and what it asks for. The launcher (or a Python host, through the C ABI) turns what
+// What the driver hears and what it asks for. The launcher (or a Python host, through the C ABI) turns what
 // happens to its processes into events, and does what the actions say, in their order.
 // Thread rule: plain values.
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace hvd::elastic {
 
-enum class WorkerId : uint64_t {};  // one process; given by the driver, never used twice
+enum class WorkerId : uint64_t {};  // one process; given by the driver, never used twice. In a static job: its rank
 
 struct HostSlots {
   std::string name;
@@ -40,8 +40,15 @@ struct WorkerReady {
 
 struct WorkerExited {
   WorkerId id{};
-  int code = 0;    // of exit()
-  int signal = 0;  // or what killed it
+  int code = 0;              // of exit()
+  int signal = 0;            // or what killed it
+  bool was_stopped = false;  // by its host. If the driver did not ask for that, the host ends by itself
+};
+
+// The worker has told why it is about to end.
+struct WorkerReported {
+  WorkerId id{};
+  std::optional<int> awaited = {};  // the rank that, as this one says, is about to end as well; may be its own
 };
 
 // The worker will go at its next commit (SIGTERM: its machine is taken away).
@@ -68,8 +75,8 @@ struct StopJob {  // by the user
 
 struct Timer {};  // next_timer() has come; harmless at any other time
 
-using Event =
-    std::variant<HostsDiscovered, WorkerReady, WorkerExited, WorkerLeaving, StartFailed, HostLost, StopJob, Timer>;
+using Event = std::variant<HostsDiscovered, WorkerReady, WorkerExited, WorkerReported, WorkerLeaving, StartFailed,
+                           HostLost, StopJob, Timer>;
 
 // Actions.
 
@@ -83,6 +90,10 @@ struct StartWorker {
 struct StopWorker {
   WorkerId id{};
 };
+
+// Static jobs: end everything on all hosts, politely first, also what workers have left behind. WorkerExited must
+// follow for each worker, or StartFailed, or HostLost.
+struct StopAll {};
 
 enum class HostChange { removed = 1, added = 2, mixed = 3 };  // as the workers' Python side numbers them
 
@@ -101,7 +112,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// The answer to every worker in `places`: all of them have asked and wait.
+// The answer to every worker in `places`: all of them have asked and wait. In a static job it comes before they start.
 struct AssignGeneration {
   Generation generation{};
   std::vector<Place> places;     // by rank; the ranks of a host follow each other
@@ -114,7 +125,7 @@ struct LeaveWorker {
   std::string reason;
 };
 
-struct Say {  // one decision and why; to be logged
+struct Say {  // one decision of an elastic job and why; to be logged
   LogLevel level = LogLevel::info;
   std::string text;
 };
@@ -127,6 +138,7 @@ struct Finish {  // no worker is left; nothing comes after this
   int exit_code = 0;
 };
 
-using Action = std::variant<StartWorker, StopWorker, NotifyWorkers, AssignGeneration, LeaveWorker, Say, Fail, Finish>;
+using Action =
+    std::variant<StartWorker, StopWorker, StopAll, NotifyWorkers, AssignGeneration, LeaveWorker, Say, Fail, Finish>;
 
 }  // namespace hvd::elastic

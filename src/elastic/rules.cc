@@ -21,6 +21,10 @@ void Driver::settle() {
     end_overdue();
     switch (phase_) {
       case Phase::running:
+        if (settings_.is_static) {
+          settle_static();
+          break;
+        }
         check_state_is_left();
         if (phase_ == Phase::running) dismiss_unplaced();
         if (phase_ == Phase::running) start_missing();

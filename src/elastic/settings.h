@@ -1,4 +1,4 @@
-// What the user says about an elastic job, and the waits that follow from it. Thread rule: plain values.
+// What the user says about a job, and the waits that follow from it. Thread rule: plain values.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,10 @@ struct BackOff {
 };
 
 struct Settings {
+  // A static job: np workers whose ranks are known before they start, and the first that fails ends it. Only np and
+  // cause_patience count then.
+  bool is_static = false;
+
   int np = 1;                      // what the first generation needs
   int min_np = 1;                  // what every later one needs
   std::optional<int> max_np;       // none: every slot is used
@@ -33,6 +37,7 @@ struct Settings {
   Duration leave_grace = seconds(30);    // from being told to leave until being stopped
   Duration stop_grace = seconds(30);     // from being stopped until the driver goes on without the news of its end
   Duration finish_grace = seconds(600);  // from the first success until the others are stopped
+  Duration cause_patience = seconds(5);  // of a static job: from its first failure until the cause must have ended
 
   uint64_t seed = 0;        // of the chance in back-off
   double epoch_offset = 0;  // wall clock minus monotonic clock, for the timestamps of notices

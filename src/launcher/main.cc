@@ -74,7 +74,7 @@ int start_job(const hvd::launcher::Options& options, const char* program) {
   for (const std::string& warning : choice->warnings) fmt::print(stderr, "horovodrun: warning: {}\n", warning);
   if (options.action == hvd::launcher::Options::Action::dry_run) return show_job(options, slots, *choice, program);
   if (!choice->is_built_in()) return hvd::launcher::run_mpi_job(options, slots, *choice, program);
-  return hvd::launcher::run_guarded("launcher", [&] { return hvd::launcher::run_job(options, slots); });
+  return hvd::launcher::run_guarded("launcher", [&] { return hvd::launcher::run_job(options); });
 }
 
 }  // namespace

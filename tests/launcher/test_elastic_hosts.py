@@ -30,17 +30,18 @@ def test_a_host_joins_and_is_let_go(job):
         assert running.finish() == 0
 
 
-def test_a_lost_host_is_called_again(job):
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_lost_host_is_called_again(job, number):
     with job("-np", "2", "--min-np", "1", hosts=["127.0.0.1:1", "alpha:1"]) as running:
         first = running.world(2)
         (agent,), _ = agents_of(running.process)
         with watched(first[1:]) as gone:
-            os.kill(agent, signal.SIGKILL)
-            assert gone(), "the guard behind the agent ends what it ran"
+            os.kill(agent, number)
+            assert gone(), "the agent, or the guard behind it, ends what it ran"
         second = running.world(2, without=[first[1].pid])
         assert second[0].pid == first[0].pid
         assert running.finish() == 0
-    assert "lost" in running.said()
+    assert running.said().count("host alpha is lost") == 1
 
 
 def test_a_host_that_cannot_be_reached_is_said_and_not_waited_for(job, tmp_path):

@@ -13,6 +13,9 @@ import pytest
 from child import Child
 from waiting import DEADLINE, RUNAWAY, STUBBORN, WAIT, Processes, parent_of, started
 
+# Workers that never ask for a place make no difference.
+both_kinds = pytest.mark.parametrize("kind", [[], ["--min-np", "1"]], ids=["static", "elastic"])
+
 
 def test_success(run):
     result = run("-np", "3", "true")
@@ -64,21 +67,23 @@ def test_signal_to_the_launcher_stops_the_job(horovodrun, python, stop):
     assert f"got {stop.name}, stopping 3 ranks".encode() in err
 
 
-def test_workers_may_leave_in_good_order(horovodrun, python):
+@both_kinds
+def test_workers_may_leave_in_good_order(horovodrun, python, kind):
     code = f"""
 import signal, sys
 def leave(*_): print("saved"); sys.exit(0)
 signal.signal(signal.SIGTERM, leave)
 {WAIT}
 """
-    with started([horovodrun, "-np", "2", *python(code)], 2) as (process, _):
+    with started([horovodrun, "-np", "2", *kind, *python(code)], 2) as (process, _):
         process.terminate()
         out, _ = process.communicate(timeout=DEADLINE)
     assert out.count(b"saved\n") == 2
 
 
-def test_stubborn_workers_are_killed_after_five_seconds(horovodrun, python):
-    with started([horovodrun, "-np", "2", *python(STUBBORN)], 2) as (process, workers):
+@both_kinds
+def test_stubborn_workers_are_killed_after_five_seconds(horovodrun, python, kind):
+    with started([horovodrun, "-np", "2", *kind, *python(STUBBORN)], 2) as (process, workers):
         begin = time.monotonic()
         process.terminate()
         process.communicate(timeout=DEADLINE)
@@ -86,7 +91,8 @@ def test_stubborn_workers_are_killed_after_five_seconds(horovodrun, python):
         assert workers.gone()
 
 
-def test_second_signal_kills_at_once(horovodrun, python):
+@both_kinds
+def test_second_signal_kills_at_once(horovodrun, python, kind):
     """By the clock of the workers, which stops with a machine that stalls: each would tick 50 times in the grace."""
     code = """
 import os, signal, time
@@ -98,9 +104,10 @@ while True:
     time.sleep(0.1)
     if told: print("tick")
 """
-    with started([horovodrun, "-np", "2", *python(code)], 2) as (process, workers):
+    with started([horovodrun, "-np", "2", *kind, *python(code)], 2) as (process, workers):
         process.send_signal(signal.SIGINT)
-        assert process.stderr.readline().startswith(b"horovodrun: got SIGINT")
+        while not process.stderr.readline().startswith(b"horovodrun: got SIGINT, stopping 2 "):
+            assert process.poll() is None
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=DEADLINE)
         assert out.count(b"tick") < 2 * 40
@@ -124,9 +131,10 @@ for number in (signal.SIGINT, signal.SIGTERM):
     assert process.returncode == 130
 
 
+@both_kinds
 @pytest.mark.parametrize("code", [WAIT, RUNAWAY, STUBBORN], ids=["plain", "runaway", "stubborn"])
-def test_launcher_killed_leaves_no_worker(horovodrun, python, code):
-    with started([horovodrun, "-np", "2", *python(code)], 2) as (process, workers):
+def test_launcher_killed_leaves_no_worker(horovodrun, python, code, kind):
+    with started([horovodrun, "-np", "2", *kind, *python(code)], 2) as (process, workers):
         process.kill()
         assert workers.gone()
 
@@ -142,12 +150,13 @@ def test_inner_process_killed_leaves_no_worker(horovodrun, python, code):
     assert b"the launcher was killed by SIGKILL" in err
 
 
+@both_kinds
 @pytest.mark.parametrize("ending", ["exit 0", "exit 5"])
-def test_runaway_children_end_with_the_job(horovodrun, python, tmp_path, ending):
+def test_runaway_children_end_with_the_job(horovodrun, python, tmp_path, ending, kind):
     script = f'setsid "$@" & read -r line < "$FIFO"; {ending}'
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    command = ["env", f"FIFO={fifo}", horovodrun, "-np", "1", "sh", "-c", script, "sh", *python(WAIT)]
+    command = ["env", f"FIFO={fifo}", horovodrun, "-np", "1", *kind, "sh", "-c", script, "sh", *python(WAIT)]
     with started(command, 1) as (process, workers):
         fifo.write_text("go\n")
         process.communicate(timeout=DEADLINE)
@@ -155,22 +164,25 @@ def test_runaway_children_end_with_the_job(horovodrun, python, tmp_path, ending)
         assert workers.gone()
 
 
-def test_stopped_reader_does_not_hold_up_the_end(horovodrun, python):
+@both_kinds
+def test_stopped_reader_does_not_hold_up_the_end(horovodrun, python, kind):
     """The console is not being read, all buffers are full; Ctrl-C must still end the job."""
     code = "import os\nprint(os.getpid())\nwhile True: print('x' * 1000)"
-    with started([horovodrun, "-np", "2", *python(code)], 1) as (process, workers):
+    with started([horovodrun, "-np", "2", *kind, *python(code)], 1) as (process, workers):
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=DEADLINE) == 130
         assert workers.gone()
 
 
-def test_a_missing_module_is_hinted_at(run, python):
-    err = run("-np", "1", *python("import no_such_module")).stderr.decode()
+@both_kinds
+def test_a_missing_module_is_hinted_at(run, python, kind):
+    err = run("-np", "1", *kind, *python("import no_such_module")).stderr.decode()
     assert "Hint: Python on this host does not find the module no_such_module: " in err
 
 
-def test_a_kill_that_nobody_explains_is_hinted_at(run):
-    err = run("-np", "1", "sh", "-c", "kill -9 $$").stderr.decode()
+@both_kinds
+def test_a_kill_that_nobody_explains_is_hinted_at(run, kind):
+    err = run("-np", "1", *kind, "sh", "-c", "kill -9 $$").stderr.decode()
     assert "Hint: horovodrun did not send this SIGKILL; " in err
 
 

@@ -164,16 +164,37 @@ def test_a_host_that_never_answers(hosts, run):
     assert b"    a  no answer within 1 s (--start-timeout)\n" in result.stderr
 
 
-def test_a_signal_while_hosts_are_contacted(hosts, horovodrun):
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [([], "nothing was started"), (["--min-np", "1"], "stopping 0 workers")],
+    ids=["static", "elastic"],
+)
+def test_a_signal_while_hosts_are_contacted(hosts, horovodrun, kind, last):
     fifo = hosts / "fifo"
     os.mkfifo(fifo)
     (hosts / "a.sh").write_text(f"echo called >{fifo}; exec sleep 1000")
-    with Child([horovodrun, "-np", "1", "-H", "a:1", "true"], stderr=subprocess.PIPE) as process:
+    with Child([horovodrun, "-np", "1", *kind, "-H", "a:1", "true"], stderr=subprocess.PIPE) as process:
         assert fifo.read_text() == "called\n"
         process.terminate()
         _, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 128 + signal.SIGTERM
-        assert err == b"horovodrun: got SIGTERM; nothing was started\n"
+        said = re.sub(r"horovodrun: (hosts|waiting|worker \d+ is started).*\n", "", err.decode())  # by the driver
+        assert re.fullmatch(f"horovodrun: got SIGTERM[;,] {last}\n", said), said
+
+
+@pytest.mark.parametrize("kind", ["static", "elastic"])
+def test_a_host_is_lost_while_it_starts_its_worker(hosts, run, kind):
+    """A worker kills its agent, once. An elastic job calls the host again while its other worker waits; it has failed all
+    the same, because no worker ever asked for a place.
+    """
+    on_a = f"[ -e {hosts}/second ] || {{ touch {hosts}/second; kill -9 $PPID; sleep 1000; }}; touch {hosts}/up; echo up"
+    here = f"while [ ! -e {hosts}/up ]; do sleep 0.05; done"
+    options = [] if kind == "static" else ["--min-np", "2"]
+    script = f'if [ "$FAKE_HOST" = a ]; then {on_a}; else {here}; fi'
+    result = run("-np", "2", *options, "-H", "localhost:1,a:1", "sh", "-c", script)
+    assert result.returncode == 1, result.stderr.decode()
+    assert (b"horovodrun: lost host a: " if kind == "static" else b"horovodrun: host a is lost: ") in result.stderr
+    assert (b":up\n" in result.stdout) == (kind == "elastic")
 
 
 def test_two_hundred_and_fifty_six_hosts(hosts, horovodrun):

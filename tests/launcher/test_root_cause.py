@@ -256,6 +256,8 @@ hvd.init()
 run_fn(train, reset)(ObjectState(lambda value, root_rank=0, name=None: value, hvd.rank, step=0))
 """
     summary = summary_of(run("-np", "3", "--min-np", "3", "--reset-limit", "0", *script(RAISE, body)))
+    if not loop:
+        assert "\nAfter that: ranks 0, 2 lost it.\n" in summary
     assert re.search(r"\nThe last that went wrong: rank 1 on localhost failed: pid \d+, exit code 1, ", summary), (
         summary
     )

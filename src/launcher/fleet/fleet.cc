@@ -3,11 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include "launcher/fleet/muster.h"
-#include "launcher/ssh/ssh.h"
 #include "launcher/workers/environment.h"
 #include "model/config.h"
 
@@ -18,8 +15,9 @@ constexpr double kSilencesOfHost = 2;  // the ranks of a silent host are noticed
 
 }  // namespace
 
-struct Fleet::Local : HostEvents {
-  explicit Local(Fleet& its_fleet) : fleet(its_fleet), crew(*this, its_fleet.strangers_) {}
+// Passes on what becomes of workers.
+struct Fleet::Relay : HostEvents {
+  explicit Relay(Fleet& its_fleet) : fleet(its_fleet) {}
   void on_started(int worker, pid_t pid) override { fleet.events_.on_started(worker, pid); }
   void on_not_started(int worker, std::string_view reason) override { fleet.events_.on_not_started(worker, reason); }
   void on_output(int worker, WorkerStream stream, std::string_view bytes) override {
@@ -28,31 +26,30 @@ struct Fleet::Local : HostEvents {
   void on_output_end(int worker, WorkerStream stream) override { fleet.events_.on_output_end(worker, stream); }
   void on_report(int worker, const EndReport& report) override { fleet.events_.on_report(worker, report); }
   void on_ended(int worker, const Ended& ended) override { fleet.events_.on_ended(worker, ended); }
+
+  Fleet& fleet;
+  bool is_empty = false;
+};
+
+struct Fleet::Local : Relay {
+  explicit Local(Fleet& its_fleet) : Relay(its_fleet), crew(*this, its_fleet.muster_.strangers()) {}
   void on_notice(std::string_view text) override { fleet.screen_.say(text); }
   void on_empty() override { is_empty = true; }
   void on_lost(std::string_view, bool) override {}
 
-  Fleet& fleet;
   Crew crew;
   bool has_work = false;
-  bool is_empty = false;
 };
 
 // A host by its agent. It is called, then it runs, then it is let go; or it is lost at any time.
-struct Fleet::Remote : HostEvents {
-  Remote(Fleet& its_fleet, Host its_host) : fleet(its_fleet), host(std::move(its_host)), slots(host.slots) {}
-  void on_started(int worker, pid_t pid) override { fleet.events_.on_started(worker, pid); }
+struct Fleet::Remote : Relay {
+  Remote(Fleet& its_fleet, Host its_host) : Relay(its_fleet), host(std::move(its_host)) {}
   void on_not_started(int worker, std::string_view reason) override {
     workers.erase(worker);
-    fleet.events_.on_not_started(worker, reason);
+    Relay::on_not_started(worker, reason);
   }
-  void on_output(int worker, WorkerStream stream, std::string_view bytes) override {
-    fleet.events_.on_output(worker, stream, bytes);
-  }
-  void on_output_end(int worker, WorkerStream stream) override { fleet.events_.on_output_end(worker, stream); }
-  void on_report(int worker, const EndReport& report) override { fleet.events_.on_report(worker, report); }
   void on_ended(int worker, const Ended& ended) override {
-    fleet.events_.on_ended(worker, ended);  // which has what it left behind stopped
+    Relay::on_ended(worker, ended);  // which may have what it left behind stopped
     workers.erase(worker);
   }
   void on_notice(std::string_view text) override {
@@ -60,33 +57,32 @@ struct Fleet::Remote : HostEvents {
     fleet.screen_.say(fmt::format("{}: {}", host.name, text));
   }
   void on_empty() override {
-    is_empty = true;
     if (!fleet.is_ending_ && !has_left) on_lost(notice, true);  // it stops without being told to
+    is_empty = true;
   }
-  void on_lost(std::string_view reason, bool) override {
+  void on_lost(std::string_view reason, bool is_cause) override {
+    bool is_over = is_lost || (is_empty && fleet.is_ending_);  // its connection ends a little early
     is_lost = is_empty = true;
     workers.clear();
-    fleet.events_.on_host_lost(host.name, reason);
+    if (!is_over) fleet.events_.on_host_lost(host.name, reason, is_cause);
   }
 
-  Fleet& fleet;
-  Host host;
-  int slots;                           // how many workers share its cores
+  Host host;                           // with as many slots as workers share its cores
   std::unique_ptr<RemoteHost> runner;  // once its agent has answered
   std::vector<Start> waiting;          // for that
   std::set<int> workers;               // that live, or wait to be started
   std::string notice;                  // the last one
-  bool is_lost = false, is_empty = false, has_left = false;
+  bool is_lost = false, has_left = false;
 };
 
-Fleet::Fleet(FleetEvents& events, const Options& options, const Meeting& meeting, Screen& screen, double start_timeout,
-             std::vector<Contact> contacts)
+Fleet::Fleet(FleetEvents& events, const Options& options, const Meeting& meeting, Screen& screen, Muster& muster,
+             std::string directory, std::vector<Contact> contacts)
     : events_(events),
       options_(options),
       meeting_(meeting),
       screen_(screen),
-      start_timeout_(start_timeout),
-      directory_(current_directory()),
+      muster_(muster),
+      directory_(std::move(directory)),
       local_(std::make_unique<Local>(*this)) {
   for (Contact& contact : contacts) {
     remotes_.emplace(contact.host.name, std::make_unique<Remote>(*this, contact.host));
@@ -96,14 +92,14 @@ Fleet::Fleet(FleetEvents& events, const Options& options, const Meeting& meeting
 
 Fleet::~Fleet() = default;
 
-void Fleet::start(const Host& host, int slots, const Start& start) {
+void Fleet::start(const Host& host, const Start& start) {
   if (!remotes_.contains(host.name) && is_local(host)) {
     if (!std::exchange(local_->has_work, true))
-      local_->crew.set_work(work_on(host, options_, meeting_, directory_, true, core_count(), slots));
+      local_->crew.set_work(work_on(host, options_, meeting_, directory_, true, core_count(), host.slots));
     return local_->crew.start(start);
   }
   Remote& remote = remote_of(host);
-  remote.slots = slots;
+  remote.host.slots = host.slots;
   remote.workers.insert(start.worker);
   if (remote.runner) return remote.runner->start(start);
   remote.waiting.push_back(start);
@@ -136,6 +132,11 @@ void Fleet::stop(int worker) {
 
 void Fleet::set_listed(std::set<std::string> hosts) { listed_ = std::move(hosts); }
 
+std::string Fleet::last_notice(const std::string& host) const {
+  auto remote = remotes_.find(host);
+  return remote == remotes_.end() ? "" : remote->second->notice;
+}
+
 void Fleet::let_go_of_unlisted() {
   for (auto entry = remotes_.begin(); entry != remotes_.end();) {
     Remote& remote = *entry->second;
@@ -156,12 +157,7 @@ void Fleet::let_go_of_unlisted() {
 
 void Fleet::call_hosts() {
   if (to_call_.empty()) return;
-  std::error_code error;
-  std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
-  Ssh ssh = ssh_of(options_, environ, static_cast<int>(start_timeout_));
-  TimePoint deadline = after(Clock::now(), seconds(start_timeout_));
-  calls_.push_back({std::make_unique<SshContacts>(ssh, std::exchange(to_call_, {}), path, options_.network_interfaces,
-                                                  deadline, strangers_)});
+  calls_.push_back({muster_.begin_call(std::exchange(to_call_, {}))});
 }
 
 void Fleet::take_answers(SshContacts& call, size_t& known_failures) {
@@ -183,12 +179,14 @@ void Fleet::take_contact(Contact contact) {
   int cores = contact.hello.cores;
   double silence = kSilencesOfHost * seconds_for_workers(options_, "HOROVOD_SILENCE_SECONDS", Config().silence_time);
   remote.runner = std::make_unique<RemoteHost>(remote, std::move(contact), seconds(silence));
-  remote.runner->set_work(work_on(remote.host, options_, meeting_, directory_, false, cores, remote.slots));
+  int slots = remote.host.slots;
+  remote.runner->set_work(slots == 0 ? Work()
+                                     : work_on(remote.host, options_, meeting_, directory_, false, cores, slots));
   for (const Start& start : std::exchange(remote.waiting, {})) remote.runner->start(start);
 }
 
 void Fleet::stop_all() {
-  is_ending_ = true;
+  if (std::exchange(is_ending_, true)) return;
   local_->crew.stop();
   for (auto& [name, remote] : remotes_) {
     if (remote->runner && !remote->is_empty) remote->runner->stop();
@@ -243,7 +241,7 @@ void Fleet::on_reaped(pid_t pid, int status) {
   for (auto& remote : departing_)
     if (remote->runner) remote->runner->on_reaped(pid, status);
   for (Call& call : calls_) call.contacts->on_reaped(pid, status);
-  strangers_.erase(pid);  // also of those whose owner is gone
+  muster_.strangers().erase(pid);  // also of those whose owner is gone
 }
 
 void Fleet::look() {

@@ -1,7 +1,8 @@
-// Where the workers of an elastic job run: a crew on this machine, which serves every host that is this machine, and
-// agents on others, which are called when a worker is to be started there and let go when the host is not listed any
-// more. Workers are known by their numbers, wherever they are. Thread rule: one thread; an event loop drives it:
-// add_to(), wait, on_reaped(), look(). Events come from those, and from start().
+// Where the workers of a job run: a crew on this machine, which serves every host that is this machine, and agents on
+// others. Those of a static job were contacted before; in an elastic one an agent is called when a worker is to be
+// started there, and let go when the host is not listed any more. Workers are known by their ids, wherever they are.
+// Thread rule: one thread; an event loop drives it: add_to(), wait, on_reaped(), look(). Events come from those, and
+// from start() and stop().
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "launcher/agents/remote_host.h"
 #include "launcher/command_line/options.h"
+#include "launcher/fleet/muster.h"
 #include "launcher/fleet/ssh_contacts.h"
 #include "launcher/output/screen.h"
 #include "launcher/workers/crew.h"
@@ -28,7 +30,8 @@ class FleetEvents {
   virtual void on_output_end(int worker, WorkerStream stream) = 0;
   virtual void on_report(int worker, const EndReport& report) = 0;
   virtual void on_ended(int worker, const Ended& ended) = 0;
-  virtual void on_host_lost(const std::string& host, std::string_view reason) = 0;  // and all that ran there
+  // And all that ran there. Not `is_cause`: it was told to stop, and did not.
+  virtual void on_host_lost(const std::string& host, std::string_view reason, bool is_cause) = 0;
 
  protected:
   ~FleetEvents() = default;
@@ -36,15 +39,17 @@ class FleetEvents {
 
 class Fleet {
  public:
-  // `contacts` are agents that came by themselves. All references outlive it.
-  Fleet(FleetEvents& events, const Options& options, const Meeting& meeting, Screen& screen, double start_timeout,
-        std::vector<Contact> contacts);
+  // `contacts` are agents that were contacted before: their hosts have as many slots as workers will start there; 0 for
+  // one too many, which only leaves with the others. `directory` is where workers on other hosts start. All references
+  // outlive the fleet.
+  Fleet(FleetEvents& events, const Options& options, const Meeting& meeting, Screen& screen, Muster& muster,
+        std::string directory, std::vector<Contact> contacts);
   ~Fleet();
 
-  // `slots` is how many workers the host may have.
-  void start(const Host& host, int slots, const Start& start);
-  void stop(int worker);                         // also what one that has ended left behind
-  void set_listed(std::set<std::string> hosts);  // the others are let go when nothing runs there
+  void start(const Host& host, const Start& start);        // the host's slots are how many workers share its cores
+  void stop(int worker);                                   // also what one that has ended left behind
+  void set_listed(std::set<std::string> hosts);            // the others are let go when nothing runs there
+  std::string last_notice(const std::string& host) const;  // what its agent last had to say, for people
 
   // The end: everything is stopped, or killed; then the agents are let go.
   void stop_all();
@@ -59,6 +64,7 @@ class Fleet {
   void look();
 
  private:
+  struct Relay;
   struct Local;
   struct Remote;
 
@@ -72,9 +78,8 @@ class Fleet {
   const Options& options_;
   const Meeting& meeting_;
   Screen& screen_;
-  double start_timeout_;
-  std::string directory_;      // where the user is
-  std::set<pid_t> strangers_;  // processes of ours that are no workers: ssh
+  Muster& muster_;
+  std::string directory_;
   std::unique_ptr<Local> local_;
   std::map<std::string, std::unique_ptr<Remote>> remotes_;
   std::vector<std::unique_ptr<Remote>> departing_;  // not needed any more

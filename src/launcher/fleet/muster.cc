@@ -8,7 +8,6 @@
 
 #include "base/number.h"
 #include "launcher/agents/agent_door.h"
-#include "launcher/fleet/ssh_contacts.h"
 #include "launcher/ssh/ssh.h"
 #include "launcher/workers/environment.h"
 #include "model/config.h"
@@ -51,15 +50,20 @@ Muster::Reached Muster::call(const std::vector<Host>& hosts) {
   for (const Host& host : hosts)
     if (!is_local(host)) remote.push_back(host);
   if (remote.empty()) return {};
+  auto contacts = begin_call(remote);
+  while (!contacts->is_done()) {
+    screen_.set_status(
+        fmt::format("horovodrun: contacting hosts: {} of {} answer", contacts->reached(), remote.size()));
+    if (!wait_for(*contacts)) return {};
+  }
+  return {contacts->take_contacts(), contacts->failures()};
+}
+
+std::unique_ptr<SshContacts> Muster::begin_call(const std::vector<Host>& remote) {
   std::error_code error;
   std::string path = std::filesystem::read_symlink("/proc/self/exe", error);
   Ssh ssh = ssh_of(options_, environ, static_cast<int>(start_timeout_));
-  SshContacts contacts(ssh, remote, path, options_.network_interfaces, deadline(), strangers_);
-  while (!contacts.is_done()) {
-    screen_.set_status(fmt::format("horovodrun: contacting hosts: {} of {} answer", contacts.reached(), remote.size()));
-    if (!wait_for(contacts)) return {};
-  }
-  return {contacts.take_contacts(), contacts.failures()};
+  return std::make_unique<SshContacts>(ssh, remote, path, options_.network_interfaces, deadline(), strangers_);
 }
 
 Result<std::vector<Contact>> Muster::await_agents(const Key& key, TimePoint until) {

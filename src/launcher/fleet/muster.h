@@ -1,10 +1,12 @@
 // How a launcher reaches its hosts before it starts anything there: it contacts them over ssh, or waits for agents that
-// were started in another way. Jobs (run.cc) and the doctor begin with it, and treat missing hosts differently.
-// Thread rule: one thread; it blocks in an event loop of its own, which signals end.
+// were started in another way. Static jobs, those with agents, and the doctor begin with it, and treat missing hosts
+// differently.
+// Thread rule: one thread; call() and await_agents() block in an event loop of their own, which signals end.
 #pragma once
 
 #include <sys/types.h>
 
+#include <memory>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "base/clock.h"
 #include "launcher/agents/contact.h"
 #include "launcher/command_line/options.h"
+#include "launcher/fleet/ssh_contacts.h"
 #include "launcher/output/screen.h"
 #include "launcher/processes/poll_set.h"
 #include "launcher/processes/signals.h"
@@ -39,6 +42,8 @@ class Muster {
     std::vector<Unreachable> failures;
   };
   Reached call(const std::vector<Host>& hosts);  // those of them that are not this machine
+  // The same for a caller with an event loop: the call to these hosts.
+  std::unique_ptr<SshContacts> begin_call(const std::vector<Host>& remote);
   // Returns when all agents have connected, or at `until` with those that have.
   Result<std::vector<Contact>> await_agents(const Key& key, TimePoint until);
 

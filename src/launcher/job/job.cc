@@ -3,274 +3,473 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
-#include "base/joined.h"
-#include "launcher/output/screen.h"
 #include "launcher/workers/environment.h"
 
 namespace hvd::launcher {
 namespace {
 
-constexpr size_t kSummaryLines = 20;
-constexpr Duration kCausePatience = std::chrono::seconds(5);  // from the first failure to the end of its cause
-constexpr WorkerStream kBoth[] = {WorkerStream::out, WorkerStream::err};
+constexpr size_t kLastLines = 20;
+constexpr size_t kMostFailures = 64;                        // of one generation; the oldest are forgotten
+constexpr Duration kEndPatience = std::chrono::seconds(5);  // from the end of a worker's line to that of its process
+constexpr WorkerStream kEveryStream[] = {WorkerStream::out, WorkerStream::err};
+
+int number_of(elastic::WorkerId id) { return static_cast<int>(id); }
+elastic::WorkerId id_of(int worker) { return elastic::WorkerId{static_cast<uint64_t>(worker)}; }
 
 }  // namespace
 
-// ---- what hosts report ----
-
-void Job::HostState::on_started(int rank, pid_t pid) {
-  RankRecord* worker = job.find(*this, rank);
-  if (worker == nullptr) return;
-  worker->pid = pid;
-  job.started_++;
-  if (job.options_.verbose) job.screen_.say(fmt::format("rank {} on {} is pid {}", rank, name, pid));
-}
-
-void Job::HostState::on_not_started(int rank, std::string_view reason) {
-  RankRecord* worker = job.find(*this, rank);
-  if (worker == nullptr) return;
-  worker->is_over = true;
-  for (RankOutput& stream : worker->streams) stream.end(job.screen_);
-  job.fail({.kind = Failure::Kind::not_started, .host = name, .rank = rank, .reason = std::string(reason)});
-}
-
-void Job::HostState::on_output(int rank, WorkerStream stream, std::string_view bytes) {
-  if (RankRecord* worker = job.find(*this, rank)) worker->streams[static_cast<size_t>(stream)].take(bytes, job.screen_);
-}
-
-void Job::HostState::on_output_end(int rank, WorkerStream stream) {
-  if (RankRecord* worker = job.find(*this, rank)) worker->streams[static_cast<size_t>(stream)].end(job.screen_);
-}
-
-void Job::HostState::on_report(int rank, const EndReport& report) {
-  RankRecord* worker = job.find(*this, rank);
-  if (worker == nullptr || worker->report) return;
-  worker->report = report;
-  if (report.rank >= 0) return;
-  worker->report->rank = rank;  // it failed before it knew
-  if (report.origin.rank < 0) worker->report->origin.rank = rank;
-}
-
-void Job::HostState::on_ended(int rank, const Ended& ended) {
-  RankRecord* worker = job.find(*this, rank);
-  if (worker == nullptr || worker->is_over) return;
-  worker->is_over = true;
-  worker->ended = ended;
-  if (ended.was_stopped) return on_own_stop();
-  if (ended.ending.code() == 0) return;
-  job.fail({.kind = ended.ending.signalled ? Failure::Kind::signal : Failure::Kind::exit,
-            .host = name,
-            .rank = rank,
-            .pid = worker->pid,
-            .ended = ended,
-            .report = worker->report});
-}
-
-void Job::HostState::on_notice(std::string_view text) {
-  notice = text;
-  job.screen_.say(fmt::format("{}: {}", name, text));
-}
-
-// A host that stops without being told to ends the job, whatever its workers return.
-void Job::HostState::on_own_stop() {
-  if (!job.is_stopping_) job.fail({.kind = Failure::Kind::host_lost, .host = name, .reason = notice});
-}
-
-void Job::HostState::on_empty() {
-  is_empty = true;
-  on_own_stop();
-}
-
-void Job::HostState::on_lost(std::string_view reason, bool is_cause) {
-  bool had_workers = false;
-  for (RankRecord& worker : job.workers_) {
-    if (worker.host != this) continue;
-    had_workers = had_workers || !worker.is_over;
-    worker.is_over = true;
-    for (RankOutput& stream : worker.streams) stream.end(job.screen_);
+Job::Job(const Parts& parts, std::vector<Host> hosts, std::vector<Contact> contacts)
+    : options_(parts.options),
+      is_elastic_(!parts.settings.is_static),
+      lines_(parts.lines),
+      screen_(parts.screen),
+      signals_(parts.signals),
+      began_(Clock::now()),
+      fleet_(*this, parts.options, parts.meeting, parts.screen, parts.muster, parts.directory, std::move(contacts)),
+      driver_(parts.settings, began_),
+      hosts_(hosts) {
+  if (options_.host_discovery_script.empty()) {
+    hear_of(std::move(hosts));
+  } else {
+    discovery_.emplace(options_.host_discovery_script,
+                       elastic::DiscoverySettings{.default_slots = options_.slots_per_host.value_or(1)});
   }
-  Failure::Kind kind = is_cause ? Failure::Kind::host_lost : Failure::Kind::host_stuck;
-  if (had_workers || !is_empty || !job.is_stopping_)
-    job.fail({.kind = kind, .host = name, .reason = std::string(reason)});
-  is_empty = true;
-}
-
-// ---- the job ----
-
-void Job::add_host(const std::string& name, const std::vector<Slot>& slots, Work work,
-                   const std::function<std::unique_ptr<HostRunner>(HostEvents&)>& make_runner) {
-  HostState& host = hosts_.emplace_back(*this, name);
-  host.work = std::move(work);
-  host.runner = make_runner(host);
-  for (const Slot& slot : slots)
-    if (slot.host == name) slots_.emplace_back(slot, &host);
-}
-
-Job::RankRecord* Job::find(const HostState& host, int rank) {
-  if (rank < 0 || rank >= static_cast<int>(workers_.size())) return nullptr;
-  RankRecord& worker = workers_[static_cast<size_t>(rank)];
-  return worker.host == &host ? &worker : nullptr;
 }
 
 int Job::run() {
-  std::sort(slots_.begin(), slots_.end(),
-            [](const auto& one, const auto& other) { return one.first.rank < other.first.rank; });
-  if (Status status = open_outputs(); status.ok()) {
-    start_all();
-  } else {
+  if (Status status = is_elastic_ ? Status() : add_static_workers(); !status.ok()) {
     screen_.say(status.message());
-    failures_.push_back({.kind = Failure::Kind::not_started, .when = Clock::now()});
-    stop();
+    happened_.push_front(elastic::StopJob{.reason = std::string(status.message())});
   }
-  while (!all_hosts_empty()) step();
-  leave();
-  bool has_started = !workers_.empty();
-  if (!failures_.empty() && has_started) {
-    tell_caller(find_cause(failures_));
-    screen_.show(WorkerStream::err, summary());
+  while (!driver_.finished()) step();
+  if (discovery_) discovery_->stop();
+  stop_all();  // what workers have left behind
+  while (!fleet_.is_empty()) step();
+  fleet_.leave();
+  while (!fleet_.has_left()) step();
+  if (has_failed()) {
+    FailedJob failed = explain();
+    if (failed.cause) tell_caller(*failed.cause);
+    screen_.show(WorkerStream::err, summary_of(failed));
   }
   flush_at_end(screen_, signals_, set_, stop_signal_ != 0);
-  if (!failures_.empty()) return 1;
-  return stop_signal_ ? 128 + stop_signal_ : 0;
-}
-
-Status Job::open_outputs() {
-  std::vector<RankRecord> workers;
-  for (const auto& [slot, host] : slots_) {
-    auto out = RankOutput::open(options_, slot, WorkerStream::out, screen_);
-    if (!out.ok()) return out.status();
-    auto err = RankOutput::open(options_, slot, WorkerStream::err, screen_);
-    if (!err.ok()) return err.status();
-    workers.push_back({.slot = slot, .host = host, .streams = {std::move(*out), std::move(*err)}});
-  }
-  workers_ = std::move(workers);
-  return {};
-}
-
-void Job::start_all() {
-  for (HostState& host : hosts_) host.runner->set_work(host.work);
-  for (RankRecord& worker : workers_) {
-    if (is_stopping_) {  // one could not be started
-      worker.is_over = true;
-      for (RankOutput& stream : worker.streams) stream.end(screen_);
-      continue;
-    }
-    worker.host->runner->start({.worker = worker.slot.rank,
-                                .local_rank = worker.slot.local_rank,
-                                .local_size = worker.slot.local_size,
-                                .variables = rank_variables(worker.slot)});
-  }
+  return exit_code();
 }
 
 void Job::step() {
+  decide();
   show_progress();
-  for (HostState& host : hosts_) {
-    for (WorkerStream stream : kBoth) host.runner->hold_output(stream, screen_.is_full(stream));
-    host.runner->add_to(set_);
-  }
+  for (WorkerStream stream : kEveryStream) fleet_.hold_output(stream, screen_.is_full(stream));
+  fleet_.add_to(set_);
+  lines_.add_to(set_);
+  if (discovery_) discovery_->add_to(set_);
   screen_.add_to(set_);
   signals_.add_to(set_);
-  if (!is_stopping_) set_.wake_at(stop_by_);
+  set_.wake_at(driver_.next_timer());
+  for (const auto& [id, worker] : workers_) set_.wake_at(worker.stop_at);
   set_.wait();
   screen_.flush();
   for (int signal : signals_.take_stop_signals()) on_stop_signal(signal);
   signals_.reap([&](pid_t pid, int status) {
-    for (HostState& host : hosts_) host.runner->on_reaped(pid, status);
+    fleet_.on_reaped(pid, status);
+    if (discovery_) discovery_->on_reaped(pid, status);
   });
-  for (HostState& host : hosts_) host.runner->look();
-  bool is_failing = !failures_.empty() && (!awaits_cause() || Clock::now() >= stop_by_);
-  if (!is_stopping_ && (is_failing || all_workers_over())) stop();  // the others, and what they have left behind
+  lines_.look(*this);
+  fleet_.look();
+  look_at_discovery();
+  stop_lost();
+  if (driver_.next_timer() <= Clock::now()) happened_.push_back(elastic::Timer{});
+  decide();
+  forget_ended();
+}
+
+void Job::decide() {
+  while (!happened_.empty() && !driver_.finished()) {
+    elastic::Event event = std::move(happened_.front());
+    happened_.pop_front();
+    std::vector<elastic::Action> actions;
+    driver_.on(event, Clock::now(), actions);
+    for (const elastic::Action& action : actions) std::visit([this](const auto& known) { act(known); }, action);
+  }
 }
 
 void Job::show_progress() {
-  bool is_starting = started_ < workers_.size() && !is_stopping_;
-  screen_.set_status(is_starting ? fmt::format("horovodrun: starting: {} hosts, {} of {} ranks up", hosts_.size(),
-                                               started_, workers_.size())
-                                 : "");
+  std::string status;
+  if (!is_elastic_ && !is_stopping_ && started_ < workers_.size())
+    status = fmt::format("starting: {} hosts, {} of {} ranks up", hosts_.size(), started_, workers_.size());
+  if (is_elastic_ && !driver_.waiting_for().empty()) status = "waiting for " + driver_.waiting_for();
+  screen_.set_status(status.empty() ? "" : "horovodrun: " + status);
 }
 
 void Job::on_stop_signal(int signal) {
-  if (is_stopping_) {  // the user is in a hurry
-    for (HostState& host : hosts_)
-      if (!host.is_empty) host.runner->kill();
-    return;
-  }
+  bool is_second = stop_signal_ != 0 || (!is_elastic_ && is_stopping_);
+  if (is_second) return fleet_.kill_all();  // the user is in a hurry
   stop_signal_ = signal;
-  stop();
-  screen_.say(fmt::format("got {}, stopping {}", signal_name(signal), ranks_text(stopped_)));
+  size_t count = count_running();
+  std::string workers = is_elastic_ ? fmt::format("{} worker{}", count, count == 1 ? "" : "s") : ranks_text(count);
+  screen_.say(fmt::format("got {}, stopping {}", signal_name(signal), workers));
+  happened_.push_back(elastic::StopJob{.reason = "got " + signal_name(signal), .exit_code = 128 + signal});
 }
 
-void Job::fail(Failure failure) {
+void Job::look_at_discovery() {
+  if (!discovery_) return;
+  DiscoveryScript::News news = discovery_->look();
+  for (const elastic::Say& said : news.said) act(said);
+  for (const elastic::HostsDiscovered& found : news.hosts) {
+    std::vector<Host> hosts;
+    for (const elastic::HostSlots& host : found.hosts) hosts.push_back({.name = host.name, .slots = host.slots});
+    hear_of(std::move(hosts));
+  }
+  if (news.status.ok()) return;
+  failure_ = news.status.message();
+  happened_.push_back(elastic::StopJob{.reason = failure_, .exit_code = 1});
+}
+
+void Job::hear_of(std::vector<Host> hosts) {
+  hosts_ = std::move(hosts);
+  elastic::HostsDiscovered event;
+  std::set<std::string> names;
+  int total = 0;
+  for (const Host& host : hosts_) {
+    event.hosts.push_back({host.name, host.slots});
+    names.insert(host.name);
+    total += host.slots;
+  }
+  auto slots = assign(hosts_, std::min(total, options_.max_num_proc.value_or(total)));
+  slots_ = slots.ok() ? std::move(*slots) : std::vector<Slot>();
+  fleet_.set_listed(std::move(names));
+  happened_.push_back(std::move(event));
+}
+
+// ---- what happens to workers ----
+
+Job::WorkerRecord* Job::find(int id) {
+  auto found = workers_.find(id);
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+std::string Job::name_of(const WorkerRecord& worker) {
+  return worker.rank < 0 ? fmt::format("worker {}", worker.id) : fmt::format("rank {}", worker.rank);
+}
+
+size_t Job::count_running() const {
+  auto runs = [](const auto& entry) { return !entry.second.is_over && entry.second.pid > 0; };
+  return static_cast<size_t>(std::count_if(workers_.begin(), workers_.end(), runs));
+}
+
+void Job::on_started(int worker, pid_t pid) {
+  WorkerRecord* one = find(worker);
+  if (one == nullptr) return;
+  one->pid = pid;
+  started_++;
+  if (!options_.verbose) return;
+  screen_.say(is_elastic_ ? fmt::format("worker {} is pid {}", worker, pid)
+                          : fmt::format("rank {} on {} is pid {}", worker, one->host, pid));
+}
+
+void Job::on_not_started(int worker, std::string_view reason) {
+  WorkerRecord* one = find(worker);
+  if (one == nullptr || std::exchange(one->is_over, true)) return;
+  end_outputs(*one);
+  note({.kind = Failure::Kind::not_started,
+        .who = name_of(*one),
+        .host = one->host,
+        .rank = one->rank,
+        .reason = std::string(reason)});
+  happened_.push_back(elastic::StartFailed{.id = id_of(worker), .reason = std::string(reason)});
+}
+
+void Job::on_output(int worker, WorkerStream stream, std::string_view bytes) {
+  if (WorkerRecord* one = find(worker)) one->streams[static_cast<size_t>(stream)].take(bytes, screen_);
+}
+
+void Job::on_output_end(int worker, WorkerStream stream) {
+  if (WorkerRecord* one = find(worker)) one->streams[static_cast<size_t>(stream)].end(screen_);
+}
+
+void Job::end_outputs(WorkerRecord& worker) {
+  for (RankOutput& stream : worker.streams) stream.end(screen_);
+}
+
+void Job::on_report(int worker, const EndReport& report) {
+  WorkerRecord* one = find(worker);
+  if (one == nullptr || one->report) return;
+  one->report = report;
+  if (report.rank < 0) {  // it failed before it knew
+    one->report->rank = one->rank;
+    if (report.origin.rank < 0) one->report->origin.rank = one->rank;
+  }
+  happened_.push_back(elastic::WorkerReported{.id = id_of(worker), .awaited = awaited_rank(*one->report)});
+}
+
+void Job::on_ended(int worker, const Ended& ended) {
+  WorkerRecord* one = find(worker);
+  if (one == nullptr || std::exchange(one->is_over, true)) return;
+  const Ending& ending = ended.ending;
+  one->ending = ending;
+  one->stop_at = kNever;
+  lines_.close(worker);
+  if (is_elastic_) fleet_.stop(worker);  // what it left behind; others of a static job may still use that
+  if (ending.code() != 0) {
+    std::string words = own_words(one->report);
+    leave_world(*one, words.empty() ? fmt::format("rank {} ended ({})", one->rank, describe(ending))
+                                    : fmt::format("rank {} {}", one->rank, words));
+  }
+  if (ended.was_stopped) {
+    // A host that stops without being told to ends a static job, whatever its workers return.
+    if (!is_elastic_ && !is_stopping_)
+      note({.kind = Failure::Kind::host_lost, .host = one->host, .reason = fleet_.last_notice(one->host)});
+  } else if (ending.code() != 0) {
+    note({.kind = ending.signalled ? Failure::Kind::signal : Failure::Kind::exit,
+          .who = name_of(*one),
+          .host = one->host,
+          .rank = one->rank,
+          .pid = one->pid,
+          .ended = ended,
+          .report = one->report});
+  }
+  happened_.push_back(elastic::WorkerExited{.id = id_of(worker),
+                                            .code = ending.signalled ? 0 : ending.number,
+                                            .signal = ending.signalled ? ending.number : 0,
+                                            .was_stopped = ended.was_stopped});
+}
+
+void Job::on_host_lost(const std::string& host, std::string_view reason, bool is_cause) {
+  for (auto& [id, worker] : workers_) {
+    if (worker.host != host) continue;
+    end_outputs(worker);
+    if (std::exchange(worker.is_over, true)) continue;
+    worker.stop_at = kNever;
+    lines_.close(id);
+    leave_world(worker, fmt::format("host {} is lost", host));
+  }
+  note({.kind = is_cause ? Failure::Kind::host_lost : Failure::Kind::host_stuck,
+        .host = host,
+        .reason = std::string(reason)});
+  happened_.push_back(elastic::HostLost{.host = host, .reason = std::string(reason)});
+}
+
+// ---- what workers say ----
+
+void Job::on_ready(int worker, const WorkerReady& ready) {
+  WorkerRecord* one = find(worker);
+  if (one == nullptr || one->is_over) return;
+  elastic::WorkerReady event{.id = id_of(worker)};
+  if (ready.lost_rank >= 0 && one->member_of == ready.last) event.lost_rank = ready.lost_rank;
+  leave_world(*one, fmt::format("rank {} came back{}{}", one->rank, ready.reason.empty() ? "" : ": ", ready.reason));
+  happened_.push_back(event);
+}
+
+void Job::on_leaving(int worker, const WorkerLeaves& leaves) {
+  WorkerRecord* one = find(worker);
+  if (one != nullptr && !one->is_over)
+    happened_.push_back(elastic::WorkerLeaving{.id = id_of(worker), .reason = leaves.reason});
+}
+
+// Usually its end, which is known in a moment. If its process lives on, it cannot be reached and has to go.
+void Job::on_line_lost(int worker, std::string_view) {
+  WorkerRecord* one = find(worker);
+  if (one != nullptr && !one->is_over) one->stop_at = Clock::now() + kEndPatience;
+}
+
+void Job::stop_lost() {
+  for (auto& [id, worker] : workers_) {
+    if (worker.stop_at > Clock::now()) continue;
+    worker.stop_at = kNever;
+    screen_.say(fmt::format("worker {} on {} has lost its line to this launcher, and is stopped", id, worker.host));
+    fleet_.stop(id);
+  }
+}
+
+// Tells the workers that are still joining the same world not to wait for this one.
+void Job::leave_world(WorkerRecord& worker, const std::string& reason) {
+  Generation left = std::exchange(worker.member_of, Generation{0});
+  if (left != generation_ || left == Generation{0} || std::exchange(is_void_, true)) return;
+  for (const auto& [id, other] : workers_)
+    if (!other.is_over && other.member_of == left) lines_.send(id, WorldVoid{.generation = left, .reason = reason});
+}
+
+// ---- what the driver decides ----
+
+Host Job::host_named(const std::string& name) const {
+  auto found = std::find_if(hosts_.begin(), hosts_.end(), [&](const Host& one) { return one.name == name; });
+  return found == hosts_.end() ? Host{.name = name, .slots = 1} : *found;
+}
+
+// In an elastic job it is a guess, as if all hosts were used as they are listed now; hvd.init() tells the right one.
+Slot Job::slot_on(const std::string& host, int number) const {
+  auto found = std::find_if(slots_.begin(), slots_.end(),
+                            [&](const Slot& slot) { return slot.host == host && slot.local_rank == number; });
+  return found == slots_.end() ? Slot{.host = host} : *found;
+}
+
+Start Job::start_of(const elastic::StartWorker& action, const Host& host) const {
+  Start start{.worker = number_of(action.id),
+              .local_rank = action.slot,
+              .local_size = std::max(host.slots, action.slot + 1),
+              .variables = rank_variables(slot_on(action.host, action.slot))};
+  if (!is_elastic_) return start;
+  start.variables.emplace_back("HOROVOD_ELASTIC", "1");
+  start.variables.emplace_back("HOROVOD_WORKER_ID", std::to_string(start.worker));
+  if (options_.elastic_timeout)
+    start.variables.emplace_back("HOROVOD_ELASTIC_TIMEOUT", std::to_string(*options_.elastic_timeout));
+  return start;
+}
+
+Status Job::add_worker(WorkerRecord worker, std::string_view label, const std::string& folder) {
+  for (WorkerStream stream : kEveryStream) {
+    auto output = RankOutput::open(options_, label, folder, stream, screen_);
+    if (!output.ok()) return output.status();
+    worker.streams.push_back(std::move(*output));
+  }
+  workers_.emplace(worker.id, std::move(worker));
+  return {};
+}
+
+// Before anything starts: the first rank should not run for nothing.
+Status Job::add_static_workers() {
+  size_t digits = std::to_string(slots_.size() - 1).size();
+  for (const Slot& slot : slots_) {
+    WorkerRecord worker{.id = slot.rank, .host = slot.host, .rank = slot.rank};
+    Status status =
+        add_worker(std::move(worker), std::to_string(slot.rank), fmt::format("rank.{:0{}}", slot.rank, digits));
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+void Job::act(const elastic::StartWorker& action) {
+  int id = number_of(action.id);
+  if (is_elastic_) {
+    Status status = add_worker({.id = id, .host = action.host}, fmt::format("{}:{}", action.host, action.slot),
+                               fmt::format("worker.{}", id));
+    if (!status.ok())
+      return happened_.push_back(elastic::StartFailed{.id = action.id, .reason = std::string(status.message())});
+  } else if (!failures_.empty()) {  // one before it could not be started
+    WorkerRecord& worker = workers_.at(id);
+    worker.is_over = true;
+    end_outputs(worker);
+    return happened_.push_back(elastic::StartFailed{.id = action.id, .reason = "the job is over"});
+  }
+  Host host = host_named(action.host);
+  fleet_.start(host, start_of(action, host));
+}
+
+void Job::act(const elastic::StopWorker& action) { fleet_.stop(number_of(action.id)); }
+
+void Job::act(const elastic::StopAll&) { stop_all(); }
+
+void Job::stop_all() {
+  if (std::exchange(is_stopping_, true)) return;
+  stopped_ = count_running();
+  fleet_.stop_all();
+}
+
+void Job::act(const elastic::NotifyWorkers& action) {
+  auto change = static_cast<HostsChanged::Change>(action.change);
+  for (elastic::WorkerId id : action.ids)
+    lines_.send(number_of(id), HostsChanged{.change = change, .timestamp = action.timestamp});
+}
+
+void Job::act(const elastic::AssignGeneration& action) {
+  generation_ = action.generation;
+  is_void_ = false;
+  failures_.clear();  // what went wrong before is not what will end the job
+  for (const elastic::Place& place : action.places) {
+    WorkerRecord* worker = find(number_of(place.id));
+    if (worker == nullptr) continue;
+    worker->rank = place.rank;
+    worker->member_of = action.generation;
+    for (RankOutput& stream : worker->streams) stream.set_label(std::to_string(place.rank));
+    lines_.send(worker->id, Place{.generation = action.generation,
+                                  .rank = place.rank,
+                                  .size = place.size,
+                                  .local_rank = place.local_rank,
+                                  .local_size = place.local_size,
+                                  .cross_rank = place.cross_rank,
+                                  .cross_size = place.cross_size});
+  }
+  // One of them may have died since it asked.
+  for (auto& [id, worker] : workers_)
+    if (worker.is_over && worker.member_of == generation_)
+      leave_world(worker, fmt::format("rank {} ended", worker.rank));
+}
+
+void Job::act(const elastic::LeaveWorker& action) { lines_.send(number_of(action.id), Dismissal{action.reason}); }
+
+void Job::act(const elastic::Say& action) {
+  if (action.level >= LogLevel::info || options_.verbose) screen_.say(action.text);
+}
+
+void Job::act(const elastic::Fail& action) {
+  if (failure_.empty()) failure_ = action.reason;
+  for (const auto& [id, worker] : workers_)
+    if (!worker.is_over) lines_.send(id, JobOver{action.reason});
+}
+
+void Job::act(const elastic::Finish& action) { exit_code_ = action.exit_code; }
+
+// ---- how it ends ----
+
+// Once an elastic job has failed, the rest only ends with it. In a static one the cause may be heard of last; but what
+// comes after the user's signal is no failure.
+void Job::note(Failure failure) {
+  if (is_elastic_ ? !failure_.empty() : stop_signal_ != 0) return;
   failure.when = Clock::now();
-  if (stop_signal_ != 0) return;  // the user's doing
+  if (is_elastic_ && failures_.size() == kMostFailures) failures_.erase(failures_.begin());
   failures_.push_back(std::move(failure));
-  stop_by_ = std::min(stop_by_, Clock::now() + kCausePatience);
-  if (!is_stopping_ && !awaits_cause()) stop();
 }
 
-// Whether a rank is about to end that others name as the cause, or that has said itself that it failed: stopped now, it
-// would end by our signal. Those that have not ended yet may have reported already. A second rank that fails by itself
-// changes nothing.
-bool Job::awaits_cause() const {
-  return std::any_of(workers_.begin(), workers_.end(), [&](const RankRecord& worker) {
-    int rank = worker.report ? awaited_rank(*worker.report) : -1;
-    return rank >= 0 && rank < static_cast<int>(workers_.size()) && !workers_[static_cast<size_t>(rank)].is_over;
+// Workers that fail before they join can do so for days in one generation. Those that ended are kept only for the last
+// lines of one that failed, or that others have lost and that was stopped before it could. Called when the driver has
+// heard of all of them. Those of a static job are all told of at its end.
+void Job::forget_ended() {
+  if (!is_elastic_) return;
+  std::erase_if(workers_, [&](const auto& entry) {
+    const WorkerRecord& worker = entry.second;
+    if (!worker.is_over || !worker.streams[0].has_ended() || !worker.streams[1].has_ended()) return false;
+    return std::none_of(failures_.begin(), failures_.end(), [&](const Failure& failure) {
+      bool is_lost = failure.is_consequence() && failure.report->origin.pid == worker.pid;
+      return failure.pid > 0 && (failure.pid == worker.pid || is_lost);
+    });
   });
 }
 
-void Job::stop() {
-  is_stopping_ = true;
-  for (const RankRecord& worker : workers_) stopped_ += !worker.is_over && worker.pid > 0;
-  for (HostState& host : hosts_)
-    if (!host.is_empty) host.runner->stop();
+bool Job::has_failed() const { return is_elastic_ ? !failure_.empty() && stop_signal_ == 0 : !failures_.empty(); }
+
+int Job::exit_code() const {
+  if (is_elastic_ && stop_signal_ != 0) return 128 + stop_signal_;
+  return !is_elastic_ && has_failed() ? 1 : exit_code_;  // a host may have been lost when its workers were done
 }
 
-bool Job::all_workers_over() const {
-  return std::all_of(workers_.begin(), workers_.end(), [](const RankRecord& worker) { return worker.is_over; });
+const Job::WorkerRecord* Job::find_failed(const Failure& failure) const {
+  if (failure.pid <= 0) return nullptr;
+  const WorkerRecord* found = nullptr;
+  for (const auto& [id, worker] : workers_)
+    if (worker.pid == failure.pid || (found == nullptr && worker.rank == failure.rank)) found = &worker;
+  return found;
 }
 
-bool Job::all_hosts_empty() const {
-  return std::all_of(hosts_.begin(), hosts_.end(), [](const HostState& host) { return host.is_empty; });
-}
-
-// Agents are let go together, and awaited, so that nothing of the job is left when we return.
-void Job::leave() {
-  for (HostState& host : hosts_)
-    if (!host.runner->has_left()) host.runner->leave();
-  auto has_left = [](const HostState& host) { return host.runner->has_left(); };
-  while (!std::all_of(hosts_.begin(), hosts_.end(), has_left)) step();
-}
-
-std::string Job::summary() const {
-  const Failure cause = find_cause(failures_);
-  // On one host all would fail alike, and the rank is of no interest.
-  if (cause.kind == Failure::Kind::not_started && hosts_.size() == 1)
-    return fmt::format("horovodrun: {}\n", cause.reason);
-  std::string text = "horovodrun: " + describe(cause, began_);
-  std::vector<std::string_view> lines;
-  if (cause.pid > 0 && cause.rank >= 0 && cause.rank < static_cast<int>(workers_.size()))
-    lines = workers_[static_cast<size_t>(cause.rank)].streams[static_cast<size_t>(WorkerStream::err)].tail().last_lines(
-        kSummaryLines);
-  if (stopped_ > 0) text += fmt::format("; the job was stopped with {} still running", ranks_text(stopped_));
-  text += "\n";
-  if (std::string words = own_words(cause.report); !words.empty() && cause.kind != Failure::Kind::told)
-    text += fmt::format("It {}\n", words);
-  if (std::string hint = hint_for(cause, lines); !hint.empty())
-    text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
-  text += consequences(cause);
-  if (cause.pid <= 0) return text;
-  if (lines.empty()) return text + "It wrote nothing to stderr.\n";
-  return text + fmt::format("The last lines of its stderr:\n    {}\n", joined(lines, "\n    "));
-}
-
-std::string Job::consequences(const Failure& cause) const {
-  std::vector<Aftermath> after;
-  for (const RankRecord& worker : workers_)
-    if (worker.ended && worker.ended->ending.code() != 0)
-      after.push_back({.rank = worker.slot.rank, .report = worker.report, .ending = worker.ended->ending});
-  return describe(after, cause);
+FailedJob Job::explain() const {
+  FailedJob failed{.reason = is_elastic_ ? failure_ : "", .hosts = hosts_.size(), .began = began_};
+  if (failures_.empty()) return failed;
+  failed.cause = find_cause(failures_);
+  if (const WorkerRecord* worker = find_failed(*failed.cause))
+    failed.last_lines = worker->streams[static_cast<size_t>(WorkerStream::err)].tail().last_lines(kLastLines);
+  if (is_elastic_) {
+    for (const Failure& failure : failures_)
+      if (failure.is_consequence()) failed.after.push_back({.rank = failure.rank, .report = failure.report});
+    return failed;
+  }
+  failed.stopped = stopped_;
+  failed.was_silent = failed.last_lines.empty() && failed.cause->pid > 0;
+  for (const auto& [id, worker] : workers_)
+    if (worker.ending && worker.ending->code() != 0)
+      failed.after.push_back({.rank = worker.rank, .report = worker.report, .ending = worker.ending});
+  return failed;
 }
 
 }  // namespace hvd::launcher

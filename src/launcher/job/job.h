@@ -1,101 +1,133 @@
-// The life of one job, wherever its workers run. Phases only move forward:
-//   running -> stopping (every host was told to stop) -> leaving (no process is left, agents are let go)
-// and the job is over when every host is empty or lost.
-// Thread rule: single-threaded; run() is one event loop over hosts, screen and signals.
+// The life of one job, static or elastic. The driver (elastic/driver.h) decides which workers start where, when the job
+// ends, and how; this tells it what happens and carries out its actions. It is over when the driver says so, and
+// nothing is left then. In a static job the ranks are known from the start; in an elastic one hosts and workers come
+// and go, and workers have lines to this launcher. Thread rule: single-threaded; run() is one event loop over workers,
+// their lines, the discovery script, screen and signals. What happens is put into a queue and judged after every round,
+// so that no callback changes what is looped over.
 #pragma once
 
 #include <deque>
-#include <memory>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
+#include "elastic/driver.h"
 #include "launcher/command_line/options.h"
-#include "launcher/hosts/hosts.h"
+#include "launcher/fleet/fleet.h"
+#include "launcher/job/discovery_script.h"
+#include "launcher/job/summary.h"
+#include "launcher/job/worker_lines.h"
 #include "launcher/output/rank_output.h"
 #include "launcher/output/screen.h"
 #include "launcher/processes/signals.h"
-#include "launcher/workers/failure.h"
-#include "launcher/workers/host_runner.h"
 
 namespace hvd::launcher {
 
-class Job {
+class Job : FleetEvents, LineEvents {
  public:
-  Job(const Options& options, Screen& screen, Signals& signals)
-      : options_(options), screen_(screen), signals_(signals), began_(Clock::now()) {}
+  struct Parts {
+    const Options& options;
+    const Meeting& meeting;
+    WorkerLines& lines;  // nobody comes there in a static job
+    Muster& muster;
+    Screen& screen;
+    Signals& signals;
+    elastic::Settings settings;
+    std::string directory;  // where the user is
+  };
+  // `hosts` of a static job have as many slots as ranks. Those of an elastic one are fixed, unless the options name a
+  // discovery script. `contacts` are the agents that have answered already.
+  Job(const Parts& parts, std::vector<Host> hosts, std::vector<Contact> contacts);
 
-  // Hosts in any order, then run(). `make_runner` is given where its events go.
-  void add_host(const std::string& name, const std::vector<Slot>& slots, Work work,
-                const std::function<std::unique_ptr<HostRunner>(HostEvents&)>& make_runner);
-
-  // The exit code: 0 when every worker returned 0; 1 when one failed; 128+n after signal n to the launcher.
+  // The exit code: 0 after success; 1 when the job failed; 128+n after signal n to the launcher.
   int run();
 
  private:
-  struct RankRecord;
-  // What a host reports, with its name.
-  struct HostState : HostEvents {
-    HostState(Job& its_job, std::string its_name) : job(its_job), name(std::move(its_name)) {}
-    void on_started(int rank, pid_t pid) override;
-    void on_not_started(int rank, std::string_view reason) override;
-    void on_output(int rank, WorkerStream stream, std::string_view bytes) override;
-    void on_output_end(int rank, WorkerStream stream) override;
-    void on_report(int rank, const EndReport& report) override;
-    void on_ended(int rank, const Ended& ended) override;
-    void on_notice(std::string_view text) override;
-    void on_empty() override;
-    void on_lost(std::string_view reason, bool is_cause) override;
-
-    void on_own_stop();
-
-    Job& job;
-    std::string name;
-    std::unique_ptr<HostRunner> runner;
-    Work work;
-    std::string notice;  // the last one
-    bool is_empty = false;
-  };
-  struct RankRecord {
-    Slot slot;
-    HostState* host;
-    RankOutput streams[2];  // by WorkerStream
+  struct WorkerRecord {
+    int id = 0;
+    std::string host;
+    std::vector<RankOutput> streams = {};  // by WorkerStream
     pid_t pid = -1;
-    bool is_over = false;  // ended, not started, or lost
-    std::optional<Ended> ended;
-    std::optional<EndReport> report;
+    int rank = -1;            // its last one
+    Generation member_of{0};  // 0: it waits for a rank, or has none
+    bool is_over = false;     // ended, not started, or lost
+    std::optional<EndReport> report = {};
+    std::optional<Ending> ending = {};
+    TimePoint stop_at = kNever;  // its line is gone, and its process should be
   };
 
-  Status open_outputs();
-  void start_all();
+  void on_started(int worker, pid_t pid) override;
+  void on_not_started(int worker, std::string_view reason) override;
+  void on_output(int worker, WorkerStream stream, std::string_view bytes) override;
+  void on_output_end(int worker, WorkerStream stream) override;
+  void on_report(int worker, const EndReport& report) override;
+  void on_ended(int worker, const Ended& ended) override;
+  void on_host_lost(const std::string& host, std::string_view reason, bool is_cause) override;
+  void on_ready(int worker, const WorkerReady& ready) override;
+  void on_leaving(int worker, const WorkerLeaves& leaves) override;
+  void on_line_lost(int worker, std::string_view reason) override;
+
+  void act(const elastic::StartWorker& action);
+  void act(const elastic::StopWorker& action);
+  void act(const elastic::StopAll& action);
+  void act(const elastic::NotifyWorkers& action);
+  void act(const elastic::AssignGeneration& action);
+  void act(const elastic::LeaveWorker& action);
+  void act(const elastic::Say& action);
+  void act(const elastic::Fail& action);
+  void act(const elastic::Finish& action);
+
   void step();
-  void on_stop_signal(int signal);
-  void fail(Failure failure);
-  bool awaits_cause() const;
-  void stop();
-  void leave();
-  bool all_workers_over() const;
-  bool all_hosts_empty() const;
+  void decide();  // until nothing has happened any more
   void show_progress();
-  std::string summary() const;
-  std::string consequences(const Failure& cause) const;
-  RankRecord* find(const HostState& host, int rank);
+  void on_stop_signal(int signal);
+  void look_at_discovery();
+  void hear_of(std::vector<Host> hosts);
+  void stop_lost();
+  void leave_world(WorkerRecord& worker, const std::string& reason);
+
+  Status add_static_workers();
+  Status add_worker(WorkerRecord worker, std::string_view label, const std::string& folder);
+  Host host_named(const std::string& name) const;
+  Slot slot_on(const std::string& host, int number) const;
+  Start start_of(const elastic::StartWorker& action, const Host& host) const;
+  WorkerRecord* find(int id);
+  static std::string name_of(const WorkerRecord& worker);
+  void end_outputs(WorkerRecord& worker);
+  size_t count_running() const;
+
+  void note(Failure failure);
+  void forget_ended();
+  void stop_all();
+  bool has_failed() const;
+  const WorkerRecord* find_failed(const Failure& failure) const;
+  FailedJob explain() const;
+  int exit_code() const;
 
   const Options& options_;
+  const bool is_elastic_;
+  WorkerLines& lines_;
   Screen& screen_;
   Signals& signals_;
   TimePoint began_;
   PollSet set_;
-  std::deque<HostState> hosts_;                     // addresses stay
-  std::vector<std::pair<Slot, HostState*>> slots_;  // by rank once run() has begun
-  std::vector<RankRecord> workers_;                 // by rank
-  bool is_stopping_ = false;
+  Fleet fleet_;
+  elastic::Driver driver_;
+  std::optional<DiscoveryScript> discovery_;
+  std::vector<Host> hosts_;  // as they were last heard of
+  std::vector<Slot> slots_;  // of them, if all were used
+  std::map<int, WorkerRecord> workers_;
+  size_t started_ = 0;  // so far
+  std::deque<elastic::Event> happened_;
+  Generation generation_{0};
+  bool is_void_ = false;           // it cannot form any more, and its members know
+  std::vector<Failure> failures_;  // since the present generation began
+  std::string failure_;            // of the job
+  bool is_stopping_ = false;       // all hosts were told to stop
+  size_t stopped_ = 0;             // workers that ran then
+  int exit_code_ = 0;
   int stop_signal_ = 0;  // what ended the job, if a signal did
-  std::vector<Failure> failures_;
-  TimePoint stop_by_ = kNever;  // however long the cause takes to end
-  size_t stopped_ = 0;          // workers that were alive when the job was stopped
-  size_t started_ = 0;
 };
 
 }  // namespace hvd::launcher

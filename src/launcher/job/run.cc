@@ -4,17 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <random>
 
 #include "launcher/agents/contact.h"
-#include "launcher/agents/remote_host.h"
 #include "launcher/fleet/muster.h"
 #include "launcher/job/job.h"
-#include "launcher/job/run_elastic.h"
 #include "launcher/output/screen.h"
 #include "launcher/processes/process.h"
 #include "launcher/processes/signals.h"
 #include "launcher/workers/binding.h"
-#include "launcher/workers/crew.h"
 #include "launcher/workers/environment.h"
 #include "launcher/workers/meeting.h"
 #include "model/config.h"
@@ -22,7 +21,25 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr double kSilences = 2;  // the ranks of a silent host are noticed first, by their peers
+elastic::Settings settings_of(const Options& options, double start_timeout) {
+  if (!is_elastic(options)) return {.is_static = true, .np = options.num_proc};
+  double timeout = options.elastic_timeout
+                       ? *options.elastic_timeout
+                       : seconds_for_workers(options, "HOROVOD_ELASTIC_TIMEOUT", Config().elastic_timeout);
+  elastic::Settings settings;
+  settings.np = options.num_proc;
+  settings.min_np = options.min_num_proc.value_or(options.num_proc);
+  settings.max_np = options.max_num_proc;
+  settings.reset_limit = options.reset_limit;
+  settings.elastic_timeout = seconds(timeout);
+  settings.start_timeout = seconds(start_timeout);
+  if (options.blacklist_cooldown)
+    settings.back_off = {seconds(options.blacklist_cooldown->first), seconds(options.blacklist_cooldown->second)};
+  settings.seed = std::random_device{}();
+  std::chrono::duration<double> wall = std::chrono::system_clock::now().time_since_epoch();
+  settings.epoch_offset = wall.count() - seconds_of(Clock::now().time_since_epoch());
+  return settings;
+}
 
 // Everything that a job needs, put together step by step.
 class Run {
@@ -30,108 +47,112 @@ class Run {
   Run(const Options& options, Signals signals)
       : options_(options), signals_(std::move(signals)), muster_(options, signals_, screen_) {}
 
-  int run(std::vector<Slot> slots) {
+  int run() {
     auto key = key_of_job(options_);
     if (!key.ok()) return failed(key.status());
-    std::vector<Host> hosts = options_.hosts;
-    Result<std::vector<Contact>> contacts = std::vector<Contact>();
-    if (options_.agents) {
-      contacts = await_agents(*key);
-      if (contacts.ok()) {
-        auto assigned = assign_to(*contacts, hosts);
-        if (!assigned.ok()) return failed(assigned.status());
-        slots = std::move(*assigned);
-      }
-    } else {
-      std::erase_if(hosts, [&](const Host& host) { return !has_slot(slots, host); });
-      contacts = call_hosts(hosts);
-    }
-    if (int stop = muster_.stop_signal(); stop != 0) {
-      (void)failed(Status(Code::aborted, fmt::format("got {}; nothing was started", signal_name(stop))));
-      return 128 + stop;
-    }
-    if (!contacts.ok()) return failed(contacts.status());
-    auto meeting = contacts->empty() ? meet_on_this_machine(options_, *key) : meet_on_several_hosts(options_, *key);
+    elastic::Settings settings = settings_of(options_, muster_.start_timeout());
+    if (Status status = gather_hosts(*key); !status.ok()) return failed(status);
+    if (Status status = elastic::check(settings); !status.ok()) return failed(status);
+    auto lines = WorkerLines::create();
+    if (!lines.ok()) return failed(lines.status());
+    auto meeting = meet(*key, **lines);
     if (!meeting.ok()) return failed(meeting.status());
-    return run_on(hosts, slots, std::move(*contacts), *meeting);
-  }
-
- private:
-  static bool has_slot(const std::vector<Slot>& slots, const Host& host) {
-    return std::any_of(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.host == host.name; });
-  }
-
-  int failed(const Status& status) {
-    if (!status.message().empty()) screen_.say(status.message());
-    screen_.set_status("");
-    for (screen_.flush(); !screen_.is_empty() && signals_.take_stop_signals().empty(); screen_.flush()) {
-      screen_.add_to(set_);
-      signals_.add_to(set_);
-      set_.wait();
-    }
-    return 1;
-  }
-
-  Result<std::vector<Contact>> call_hosts(const std::vector<Host>& hosts) {
-    Muster::Reached reached = muster_.call(hosts);
-    if (reached.failures.empty()) return std::move(reached.contacts);
-    screen_.show(WorkerStream::err, describe(reached.failures, hosts.size()));
-    return Status(Code::unknown, "");
-  }
-
-  Result<std::vector<Contact>> await_agents(const Key& key) {
-    // They are started by hand or by a scheduler: only a time that was asked for counts.
-    auto contacts = muster_.await_agents(key, options_.start_timeout ? muster_.deadline() : kNever);
-    if (muster_.stop_signal() != 0) return Status(Code::aborted, "");
-    if (!contacts.ok() || contacts->size() == static_cast<size_t>(*options_.agents)) return contacts;
-    return Status(Code::timed_out, fmt::format("{} of {} agents came within {:.0f} s (--start-timeout)",
-                                               contacts->size(), *options_.agents, muster_.start_timeout()));
-  }
-
-  // The agents' hosts share the processes evenly, unless --slots-per-host says how many each takes.
-  Result<std::vector<Slot>> assign_to(const std::vector<Contact>& contacts, std::vector<Host>& hosts) const {
-    hosts.clear();
-    int count = static_cast<int>(contacts.size());
-    for (int i = 0; i < count; i++) {
-      Host host = contacts[static_cast<size_t>(i)].host;
-      int even = options_.num_proc / count + (i < options_.num_proc % count ? 1 : 0);
-      host.slots = options_.slots_per_host ? *options_.slots_per_host : even;
-      hosts.push_back(host);
-    }
-    return assign(hosts, options_.num_proc);
-  }
-
-  int run_on(const std::vector<Host>& hosts, const std::vector<Slot>& slots, std::vector<Contact> contacts,
-             const Meeting& meeting) {
-    double silence = kSilences * seconds_for_workers(options_, "HOROVOD_SILENCE_SECONDS", Config().silence_time);
-    Job job(options_, screen_, signals_);
-    for (const Host& host : hosts) {
-      auto contact = std::find_if(contacts.begin(), contacts.end(),
-                                  [&](const Contact& one) { return one.host.name == host.name; });
-      bool is_here = contact == contacts.end();
-      Work work = work_for(host, slots, meeting, is_here, is_here ? core_count() : contact->hello.cores);
-      job.add_host(host.name, slots, std::move(work), [&](HostEvents& events) -> std::unique_ptr<HostRunner> {
-        if (is_here) return std::make_unique<Crew>(events, muster_.strangers());
-        return std::make_unique<RemoteHost>(events, std::move(*contact), seconds(silence));
-      });
-    }
+    if (settings.is_static) say_threads();
+    Job job({.options = options_,
+             .meeting = *meeting,
+             .lines = **lines,
+             .muster = muster_,
+             .screen = screen_,
+             .signals = signals_,
+             .settings = settings,
+             .directory = directory_},
+            std::move(hosts_), std::move(contacts_));
     return job.run();
   }
 
-  Work work_for(const Host& host, const std::vector<Slot>& slots, const Meeting& meeting, bool is_here, int cores) {
-    auto first = std::find_if(slots.begin(), slots.end(), [&](const Slot& slot) { return slot.host == host.name; });
-    if (first == slots.end()) return {};  // an agent too many, which leaves with the others
-    Work work = work_on(host, options_, meeting, directory_, is_here, cores, first->local_size);
-    say_threads(work.defaults, host, cores, first->local_size);
-    return work;
+ private:
+  int failed(const Status& status) {
+    if (!status.message().empty()) screen_.say(status.message());
+    flush_at_end(screen_, signals_, set_, false);
+    return muster_.stop_signal() != 0 ? 128 + muster_.stop_signal() : 1;
+  }
+
+  // Those of a static job are all contacted before anything starts. An elastic job calls its hosts itself, later.
+  Status gather_hosts(const Key& key) {
+    hosts_ = options_.hosts;
+    Status status;
+    if (options_.agents) {
+      status = await_agents(key);
+    } else if (!is_elastic(options_)) {
+      status = use_slots();
+      if (status.ok()) status = call_hosts();
+    }
+    if (int stop = muster_.stop_signal(); stop != 0)
+      return {Code::aborted, fmt::format("got {}; nothing was started", signal_name(stop))};
+    return status;
+  }
+
+  Status call_hosts() {
+    Muster::Reached reached = muster_.call(hosts_);
+    contacts_ = std::move(reached.contacts);
+    if (reached.failures.empty()) return {};
+    screen_.show(WorkerStream::err, describe(reached.failures, hosts_.size()));
+    return {Code::unknown, ""};
+  }
+
+  // Agents that come by themselves are the hosts of the job.
+  Status await_agents(const Key& key) {
+    // They are started by hand or by a scheduler: only a time that was asked for counts.
+    auto contacts = muster_.await_agents(key, options_.start_timeout ? muster_.deadline() : kNever);
+    if (muster_.stop_signal() != 0) return {};
+    if (!contacts.ok()) return contacts.status();
+    contacts_ = std::move(*contacts);
+    size_t count = contacts_.size();
+    if (count < static_cast<size_t>(*options_.agents))
+      return {Code::timed_out, fmt::format("{} of {} agents came within {:.0f} s (--start-timeout)", count,
+                                           *options_.agents, muster_.start_timeout())};
+    for (size_t i = 0; i < count; i++) {
+      contacts_[i].host.slots = options_.slots_per_host.value_or(share_of(static_cast<int>(i)));
+      hosts_.push_back(contacts_[i].host);
+    }
+    if (is_elastic(options_)) return {};
+    Status status = use_slots();
+    for (size_t i = 0; i < count; i++) contacts_[i].host.slots = hosts_[i].slots;
+    return status;
+  }
+
+  // Agents share the processes evenly; of an elastic job they all have the same number of slots.
+  int share_of(int agent) const {
+    int count = *options_.agents, rest = options_.num_proc % count;
+    return options_.num_proc / count + (is_elastic(options_) ? rest > 0 : agent < rest);
+  }
+
+  // Leaves each host of a static job as many slots as it will have ranks. A host without ranks is not needed, unless it
+  // is there already.
+  Status use_slots() {
+    auto slots = assign(hosts_, options_.num_proc);
+    if (!slots.ok()) return slots.status();
+    for (Host& host : hosts_)
+      host.slots = static_cast<int>(
+          std::count_if(slots->begin(), slots->end(), [&](const Slot& slot) { return slot.host == host.name; }));
+    if (!options_.agents) std::erase_if(hosts_, [](const Host& host) { return host.slots == 0; });
+    return {};
+  }
+
+  Result<Meeting> meet(const Key& key, const WorkerLines& lines) const {
+    if (is_elastic(options_)) return meet_on_several_hosts(options_, key, lines.door());
+    return contacts_.empty() ? meet_on_this_machine(options_, key) : meet_on_several_hosts(options_, key);
   }
 
   // Once, because all hosts are likely to be alike. A worker that has its host for itself gets what it would have had.
-  void say_threads(const Variables& defaults, const Host& host, int cores, int local_size) {
-    if (has_said_threads_ || local_size < 2 || find_variable(environ, "OMP_NUM_THREADS") != nullptr) return;
-    has_said_threads_ = true;
+  void say_threads() {
+    auto host = std::find_if(hosts_.begin(), hosts_.end(), [](const Host& each) { return each.slots > 1; });
+    if (host == hosts_.end() || find_variable(environ, "OMP_NUM_THREADS") != nullptr) return;
+    auto contact = std::find_if(contacts_.begin(), contacts_.end(),
+                                [&](const Contact& each) { return each.host.name == host->name; });
+    int cores = contact == contacts_.end() ? core_count() : contact->hello.cores;
     screen_.say(fmt::format("note: OMP_NUM_THREADS is {} for each of the {} workers on {} ({} cores); set it to choose",
-                            defaults[0].second, local_size, host.name, cores));
+                            thread_defaults(cores, host->slots)[0].second, host->slots, host->name, cores));
   }
 
   const Options& options_;
@@ -139,21 +160,21 @@ class Run {
   Screen screen_;
   PollSet set_;
   Muster muster_;
-  std::string directory_ = current_directory();
-  bool has_said_threads_ = false;
+  std::string directory_ = current_directory();  // before anything can remove it
+  std::vector<Host> hosts_;
+  std::vector<Contact> contacts_;
 };
 
 }  // namespace
 
-int run_job(const Options& options, const std::vector<Slot>& slots) {
+int run_job(const Options& options) {
   adopt_orphans();
   auto signals = Signals::create();
   if (!signals.ok()) {
     fmt::print(stderr, "horovodrun: {}\n", signals.status().message());
     return 1;
   }
-  if (is_elastic(options)) return run_elastic_job(options, *signals);
-  return Run(options, std::move(*signals)).run(slots);
+  return Run(options, std::move(*signals)).run();
 }
 
 }  // namespace hvd::launcher

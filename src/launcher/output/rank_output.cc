@@ -1,16 +1,9 @@
 #include "launcher/output/rank_output.h"
 
-#include <fmt/core.h>
-
 #include <filesystem>
 #include <utility>
 
 namespace hvd::launcher {
-
-Result<RankOutput> RankOutput::open(const Options& options, const Slot& slot, WorkerStream stream, Screen& screen) {
-  size_t digits = std::to_string(slot.size - 1).size();
-  return open(options, std::to_string(slot.rank), fmt::format("rank.{:0{}}", slot.rank, digits), stream, screen);
-}
 
 Result<RankOutput> RankOutput::open(const Options& options, std::string_view label, const std::string& own_folder,
                                     WorkerStream stream, Screen& screen) {

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "launcher/command_line/options.h"
-#include "launcher/hosts/hosts.h"
 #include "launcher/output/output.h"
 #include "launcher/output/screen.h"
 
@@ -14,7 +13,6 @@ namespace hvd::launcher {
 
 class RankOutput {
  public:
-  static Result<RankOutput> open(const Options& options, const Slot& slot, WorkerStream stream, Screen& screen);
   // `folder` is that of its files, below the one that the user has named.
   static Result<RankOutput> open(const Options& options, std::string_view label, const std::string& folder,
                                  WorkerStream stream, Screen& screen);

@@ -87,6 +87,7 @@ class Checker {
       rest(worker.host, settings_.back_off.lower);
     worker.lives = worker.asks = false;
   }
+  void saw(const WorkerReported&) {}
   void saw(const WorkerLeaving& event) { find(event.id)->going = true; }
   void saw(const StartFailed& event) {
     Seen& worker = *find(event.id);
@@ -123,6 +124,8 @@ class Checker {
     worker->stopped = now_;
     worker->asks = false;
   }
+
+  void saw(const StopAll&) { expect(false, "an action of static jobs"); }
 
   void saw(const LeaveWorker& action) {
     Seen* worker = find(action.id);

@@ -24,6 +24,7 @@ inline std::string text_of(const StartWorker& each) {
   return fmt::format("start {} {}/{}", number(each.id), each.host, each.slot);
 }
 inline std::string text_of(const StopWorker& each) { return fmt::format("stop {}", number(each.id)); }
+inline std::string text_of(const StopAll&) { return "stop all"; }
 inline std::string text_of(const NotifyWorkers& each) {
   std::vector<uint64_t> ids;
   for (WorkerId id : each.ids) ids.push_back(number(id));

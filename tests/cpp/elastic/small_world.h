@@ -184,6 +184,7 @@ class SmallWorld {
   void obey(const StopWorker& action) {
     if (Process* process = find(number(action.id))) process->to_stop = true;
   }
+  void obey(const StopAll&) {}
   void obey(const LeaveWorker& action) {
     if (Process* process = find(number(action.id))) process->to_leave = true;
   }

@@ -57,6 +57,7 @@ class Job : FleetEvents, LineEvents {
     TimePoint stop_at = kNever;  // its line is gone, and its process should be
   };
 
+  // What happens to workers and hosts, and what workers say.
   void on_started(int worker, pid_t pid) override;
   void on_not_started(int worker, std::string_view reason) override;
   void on_output(int worker, WorkerStream stream, std::string_view bytes) override;
@@ -68,6 +69,7 @@ class Job : FleetEvents, LineEvents {
   void on_leaving(int worker, const WorkerLeaves& leaves) override;
   void on_line_lost(int worker, std::string_view reason) override;
 
+  // What the driver decides (actions.cc).
   void act(const elastic::StartWorker& action);
   void act(const elastic::StopWorker& action);
   void act(const elastic::StopAll& action);
@@ -78,6 +80,12 @@ class Job : FleetEvents, LineEvents {
   void act(const elastic::Fail& action);
   void act(const elastic::Finish& action);
 
+  Status add_static_workers();
+  Status add_worker(WorkerRecord worker, std::string_view label, const std::string& folder);
+  Host host_named(const std::string& name) const;
+  Slot slot_on(const std::string& host, int number) const;
+  Start start_of(const elastic::StartWorker& action, const Host& host) const;
+
   void step();
   void decide();  // until nothing has happened any more
   void show_progress();
@@ -86,20 +94,15 @@ class Job : FleetEvents, LineEvents {
   void hear_of(std::vector<Host> hosts);
   void stop_lost();
   void leave_world(WorkerRecord& worker, const std::string& reason);
-
-  Status add_static_workers();
-  Status add_worker(WorkerRecord worker, std::string_view label, const std::string& folder);
-  Host host_named(const std::string& name) const;
-  Slot slot_on(const std::string& host, int number) const;
-  Start start_of(const elastic::StartWorker& action, const Host& host) const;
   WorkerRecord* find(int id);
   static std::string name_of(const WorkerRecord& worker);
   void end_outputs(WorkerRecord& worker);
   size_t count_running() const;
 
+  // How it ends.
+  void stop_all();
   void note(Failure failure);
   void forget_ended();
-  void stop_all();
   bool has_failed() const;
   const WorkerRecord* find_failed(const Failure& failure) const;
   FailedJob explain() const;

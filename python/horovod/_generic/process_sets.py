@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int32
 from typing import Any
 
@@ -12,6 +12,7 @@ from horovod._native.abi import WORLD_SET, Code
 from horovod._native.library import checked, internal_error, library
 
 _registered: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
+_listeners: list[weakref.WeakMethod[Callable[[], None]]] = []
 
 
 class ProcessSet:
@@ -64,6 +65,18 @@ class ProcessSet:
     def _unbind(self) -> None:
         self.process_set_id = None
         _registered.discard(self)
+        for listener in list(_listeners):
+            call = listener()
+            if call is not None:
+                call()
+
+
+def when_unbound(call: Callable[[], None]) -> None:
+    """Call this bound method whenever a set has lost its id, for as long as its object lives.
+
+    Ids are used again: what keeps one must drop it before it means another set.
+    """
+    _listeners.append(weakref.WeakMethod(call, _listeners.remove))
 
 
 def _world() -> ProcessSet:

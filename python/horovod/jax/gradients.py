@@ -17,6 +17,7 @@ from horovod._generic.submission import Reduction
 from horovod.common.util import split_list
 from horovod.jax import verbs
 from horovod.jax.trees import is_array, paths_of
+from horovod.jax.world import depends_on
 
 Groups = int | Sequence[Sequence[str]] | None
 
@@ -53,9 +54,11 @@ class GradientReduction:
 
     def is_needed(self) -> bool:
         """Whether there is another rank, or may be one later: programs stay compiled when an elastic world grows."""
-        if not self.process_set.included():
-            return False
-        return self.process_set.size() != 1 or os.environ.get("HOROVOD_ELASTIC") == "1"
+        is_elastic = os.environ.get("HOROVOD_ELASTIC") == "1"
+        if self.process_set is global_process_set and is_elastic:
+            return True
+        depends_on(self.process_set)
+        return bool(self.process_set.included()) and (is_elastic or self.process_set.size() != 1)
 
     def init(self, params: Any) -> Any:
         """What compression remembers from step to step, as a pytree; () if nothing."""

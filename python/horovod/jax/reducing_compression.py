@@ -21,6 +21,7 @@ from horovod._generic.process_sets import ProcessSet
 from horovod._generic.reduce_ops import Average, Sum
 from horovod._generic.submission import Reduction
 from horovod.jax import verbs
+from horovod.jax.world import depends_on
 
 SMALL = 4096  # elements: below, the time of an exchange is latency
 _BLOCK = 128  # int8: elements that share a scale
@@ -44,6 +45,7 @@ class ReducingCompressor(ABC):
         """Return the reduced arrays, and what is to be remembered; without memory, errors are lost."""
         if reduction.op not in (Average, Sum):
             raise ValueError(f"{type(self).__name__} can do op=hvd.Average and op=hvd.Sum only")
+        depends_on(process_set)
         ranks = process_set.size()
         assert ranks is not None
         name = "compressed" if name is None else name

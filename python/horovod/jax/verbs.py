@@ -54,6 +54,8 @@ def _describe(
         arguments |= {"ranks": ranks, "rank": place}
         if flat.is_traced:
             compiled_for.note()
+    if flat.is_traced:
+        compiled_for.note_set(process_set)
     if name is None:
         name = name_for_trace(verb, flat.arrays) if flat.is_traced else f"noname.{handles.next_number()}"
     count = len(flat.arrays)
@@ -196,6 +198,8 @@ def reduce_named(
 ) -> Any:
     """Reduce the arrays of a pytree under names of their own. `groups` says how many belong together, in order."""
     flat = flatten(tree)
+    if flat.is_traced:
+        compiled_for.note_set(process_set)
     wire = tuple(f"allreduce.{name}" for name in names)
     call = Call(Kind.ALLREDUCE, "allreduce", wire, tuple(groups), *reduction, process_set=id_of(process_set))
     return _run(call, flat)

@@ -1,5 +1,6 @@
 """What compiled programs know of the world. Shapes, ranks and sizes that were read while a function was traced are part
-of its program, so a new world with another size or rank has to trace again.
+of its program, so a world in which this process has another place has to trace again. So is the number of a process
+set, which another set may have later.
 
 Thread rule: any thread.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 import jax
 
 from horovod._generic.handles import handles
+from horovod._generic.process_sets import ProcessSet, global_process_set, when_unbound
 from horovod.common.names import _basics
 
 try:
@@ -19,25 +21,52 @@ except ImportError:  # a JAX that keeps it elsewhere: whatever is read may be pa
         return False
 
 
+_QUESTIONS = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+
+
+def _place() -> tuple[int, ...]:
+    return tuple(getattr(_basics, question)() for question in _QUESTIONS)
+
+
 class CompiledFor:
-    """Notes that a program depends on the world, and drops JAX's programs when that is another one."""
+    """Notes that a program depends on the world or on a process set, and drops JAX's programs when that is another."""
 
     def __init__(self) -> None:
-        self._world: tuple[int, int] | None = None  # rank and size that programs have been compiled for
+        self._world: tuple[int, ...] | None = None  # this process's place, if programs have been compiled for it
+        self._has_sets = False  # programs have been compiled for process sets
         handles.when_restarted(self.check)
+        when_unbound(self.drop_sets)
 
     def note(self) -> None:
         """A function that is being traced has asked for the rank or the size."""
-        self._world = (_basics.rank(), _basics.size())
+        self._world = _place()
+
+    def note_set(self, process_set: ProcessSet) -> None:
+        """A function that is being traced uses this set, or has asked whether this process is in it."""
+        if process_set is not global_process_set:
+            self._has_sets = True
 
     def check(self) -> None:
         """A new world has been formed."""
-        if self._world is not None and self._world != (_basics.rank(), _basics.size()):
+        if self._world is not None and self._world != _place():
             self._world = None
+            jax.clear_caches()
+
+    def drop_sets(self) -> None:
+        """A process set has lost its number."""
+        if self._has_sets:
+            self._has_sets = False
             jax.clear_caches()
 
 
 compiled_for = CompiledFor()
+
+
+def depends_on(process_set: ProcessSet) -> None:
+    """Say that what is traced now, if anything is, depends on the ranks of this set and on this one's place in it."""
+    if not _is_outside_traces():
+        compiled_for.note()
+        compiled_for.note_set(process_set)
 
 
 def _ask(question: str) -> int:

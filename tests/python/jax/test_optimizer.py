@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -132,3 +133,43 @@ def test_what_compression_loses_comes_later(compression: Any) -> None:
     np.testing.assert_array_equal(everyones, np.repeat(everyones[:1], hvd.size(), 0))
     distance = np.linalg.norm(total / steps - exact["w"]) / np.linalg.norm(exact["w"])
     assert distance < (0.6 if isinstance(compression, PowerSGDCompressor) else 0.1)
+
+
+@pytest.fixture
+def alone(places_are_given_back: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Leaves the world, for one in which this rank is alone."""
+
+    def leave() -> None:
+        hvd.shutdown()
+        for name in ("RANK", "LOCAL_RANK", "CROSS_RANK"):
+            monkeypatch.setenv(f"HOROVOD_{name}", "0")
+        for name in ("SIZE", "LOCAL_SIZE", "CROSS_SIZE"):
+            monkeypatch.setenv(f"HOROVOD_{name}", "1")
+        hvd.init(process_sets="dynamic")
+
+    yield leave
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("compression", [hvd.Compression.none, PowerSGDCompressor(rank=2)], ids=["none", "powersgd"])
+def test_a_compiled_update_is_right_in_a_world_of_another_size(
+    compression: Any, alone: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    params = {"w": jnp.ones((128, 64))}
+    optimizer = hvd.DistributedOptimizer(optax.sgd(1.0), compression=compression)
+    update, own, expected = jax.jit(optimizer.update), hvd.rank() + 1.0, mean()
+    gradients = jax.tree.map(lambda each: jnp.full_like(each, own), params)
+    state = optimizer.init(params)
+
+    def check(average: float) -> None:
+        updates, _ = update(gradients, state, params)
+        np.testing.assert_allclose(updates["w"], -average, rtol=1e-4)
+
+    check(expected)
+    hvd.barrier()
+    alone()
+    check(own)
+    monkeypatch.undo()
+    hvd.shutdown()
+    hvd.init(process_sets="dynamic")
+    check(expected)

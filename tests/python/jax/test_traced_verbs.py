@@ -235,3 +235,22 @@ def test_what_does_not_depend_on_the_world_stays_compiled() -> None:
     change_places()
     np.testing.assert_array_equal(function(jnp.ones(2)), hvd.size())
     assert len(traced) == 1
+
+
+def test_a_compiled_program_follows_a_process_set_to_another_number() -> None:
+    sets = [hvd.add_process_set([rank]) for rank in range(hvd.size())] if hvd.size() > 1 else []
+    if not sets:
+        pytest.skip("needs two ranks")
+    own = sets[hvd.rank()]
+    function = jax.jit(lambda x: hvd.allreduce(x, op=hvd.Sum, process_set=own) + hvd.reducescatter(x, process_set=own))
+    np.testing.assert_array_equal(function(jnp.arange(4.0)), 2 * np.arange(4.0))
+    for each in sets:
+        hvd.remove_process_set(each)
+    with pytest.raises(ValueError, match="registered"):
+        function(jnp.arange(4.0))
+    for each in reversed(sets):  # removed numbers are given again, in the order of their removal
+        hvd.add_process_set(each)
+    assert hvd.size() % 2 or own.process_set_id != hvd.rank() + 1
+    np.testing.assert_array_equal(function(jnp.arange(4.0)), 2 * np.arange(4.0))
+    for each in sets:
+        hvd.remove_process_set(each)

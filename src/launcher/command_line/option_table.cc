@@ -60,6 +60,9 @@ constexpr OptionRow kRows[] = {
      .text = "time in which all ranks must have started and met (default: HOROVOD_START_TIMEOUT, or 30)"},
     {.names = "--bind-to", .value = "WHAT", .group = kJob, .target = Choice{&CommandLine::bind_to, "core numa none"},
      .text = "bind every rank to its share of the cores (core), to a NUMA node (numa), or to nothing (none)"},
+    {.names = "--torch-env", .group = kJob, .target = Flag{&CommandLine::torch_env},
+     .text = "also set the variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, ...), for "
+             "scripts that call torch.distributed"},
     {.names = "--dry-run", .group = kJob, .target = Flag{&CommandLine::dry_run},
      .text = "print the job that would be run, as JSON, and run nothing", .attribute = kProgramOnly},
     {.names = "--verbose", .group = kJob, .target = Flag{&CommandLine::verbose},

@@ -156,6 +156,17 @@ Status check_together(const CommandLine& line, const Lookup& lookup) {
   return {};
 }
 
+// Its variables are those of processes that keep their place and that horovodrun itself starts.
+Status check_torch_env(const CommandLine& line) {
+  if (!line.torch_env) return {};
+  if (is_elastic(line))
+    return invalid_argument("--torch-env does not go with elastic jobs: ranks change there, the variables cannot");
+  if (line.mpi || line.jsrun)
+    return invalid_argument(fmt::format("--torch-env does not go with {}, which starts the ranks in its own way",
+                                        line.jsrun ? "--jsrun" : "--mpi"));
+  return {};
+}
+
 Status show(CommandLine& line, std::string text) {
   line.action = Action::show_help;
   line.help = std::move(text);
@@ -173,6 +184,7 @@ Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, c
   if (line.action == Action::check_build || line.action == Action::build_mpi) return {};
   complete_variables(line, lookup);
   warn_of_useless(line, given);
+  if (Status status = check_torch_env(line); !status.ok()) return status;
   if (line.agent) {
     line.action = Action::agent;
     return {};

@@ -26,6 +26,7 @@ struct Options {
   std::optional<int> start_timeout;  // seconds
   bool disable_cache = false;        // has no effect: nothing is cached between jobs
   std::string bind_to;               // "", "core", "numa" or "none"
+  bool torch_env = false;            // workers find what torchrun tells its own
   bool gloo = false, mpi = false, jsrun = false;
   std::string mpi_args, binding_args;
   bool tcp = false;

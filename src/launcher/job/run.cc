@@ -16,6 +16,7 @@
 #include "launcher/workers/binding.h"
 #include "launcher/workers/environment.h"
 #include "launcher/workers/meeting.h"
+#include "launcher/workers/torch_environment.h"
 #include "model/config.h"
 
 namespace hvd::launcher {
@@ -57,6 +58,7 @@ class Run {
     if (!lines.ok()) return failed(lines.status());
     auto meeting = meet(*key, **lines);
     if (!meeting.ok()) return failed(meeting.status());
+    if (options_.torch_env) meeting->torch = find_torch_master(hosts_.front().name, is_here(hosts_.front()), *meeting);
     if (settings.is_static) say_threads();
     Job job({.options = options_,
              .meeting = *meeting,
@@ -142,6 +144,11 @@ class Run {
   Result<Meeting> meet(const Key& key, const WorkerLines& lines) const {
     if (is_elastic(options_)) return meet_on_several_hosts(options_, key, lines.door());
     return contacts_.empty() ? meet_on_this_machine(options_, key) : meet_on_several_hosts(options_, key);
+  }
+
+  bool is_here(const Host& host) const {
+    return std::none_of(contacts_.begin(), contacts_.end(),
+                        [&](const Contact& contact) { return contact.host.name == host.name; });
   }
 
   // Once, because all hosts are likely to be alike. A worker that has its host for itself gets what it would have had.

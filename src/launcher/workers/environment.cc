@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/joined.h"
+#include "launcher/workers/torch_environment.h"
 
 namespace hvd::launcher {
 namespace {
@@ -89,6 +90,15 @@ Variables rank_variables(const Slot& slot) {
           {"HOROVOD_CROSS_SIZE", std::to_string(slot.cross_size)}};
 }
 
+Variables rank_variables(const Slot& slot, const Options& options) {
+  Variables all = rank_variables(slot);
+  if (options.torch_env) {
+    Variables more = torch_rank_variables(slot);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
 Variables forwarded_variables(char* const* inherited, const Host& host) {
   Variables all;
   for_each_variable(inherited, [&](std::string_view name, std::string_view value) {
@@ -138,6 +148,10 @@ Work work_on(const Host& host, const Options& options, const Meeting& meeting, c
   Variables own = job_variables(options.variables, meeting);
   work.variables.insert(work.variables.end(), own.begin(), own.end());
   work.defaults = thread_defaults(cores, local_size);
+  if (meeting.torch) {
+    Variables more = torch_job_variables(*meeting.torch);
+    work.defaults.insert(work.defaults.end(), more.begin(), more.end());
+  }
   return work;
 }
 

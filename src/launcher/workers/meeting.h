@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,13 @@
 
 namespace hvd::launcher {
 
+// Where rank 0 listens for the others once it starts a process group of torch.distributed.
+struct TorchMaster {
+  std::string address;
+  uint16_t port = 0;
+  std::string run_id;
+};
+
 struct Meeting {
   std::string addresses;  // of the launcher, the preferred first, separated by commas
   uint16_t port = 0;
@@ -24,6 +32,7 @@ struct Meeting {
   std::vector<std::string> interfaces;  // that the workers should use; empty: all
   UniqueFd reserved;                    // keeps the port, on one machine
   std::shared_ptr<StoreServer> store;   // on several
+  std::optional<TorchMaster> torch;     // with --torch-env
 };
 
 Result<Meeting> meet_on_this_machine(const Options& options, const Key& key);

@@ -20,7 +20,7 @@ class Collective {
   Collective& operator=(const Collective&) = delete;
   ~Collective();  // waits for what is in flight
 
-  void start(bool wait_follows);  // CallError: nothing is in flight
+  void start(bool wait_follows);  // CallError: one was refused; those before it go on, until the destructor
   void finish();                  // CallError: it failed, or a result is not of the size that was compiled
 
  private:

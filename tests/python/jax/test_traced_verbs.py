@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 
 import horovod.jax as hvd
+from horovod._generic.submission import Reduction
 from horovod.common.exceptions import HorovodInternalError
+from horovod.jax.verbs import reduce_named
 
 IS_FALLBACK = os.environ.get("HOROVOD_JAX_FALLBACK") == "1"
 
@@ -254,3 +257,37 @@ def test_a_compiled_program_follows_a_process_set_to_another_number() -> None:
     np.testing.assert_array_equal(function(jnp.arange(4.0)), 2 * np.arange(4.0))
     for each in sets:
         hvd.remove_process_set(each)
+
+
+@pytest.mark.skipif(IS_FALLBACK, reason="callbacks work in memory of their own")
+def test_a_refused_array_takes_no_memory_from_those_in_flight() -> None:
+    """XLA frees the arrays of a call that returns, so it must not return before the engine has done with them."""
+    if hvd.size() == 1:
+        pytest.skip("needs two ranks")
+    own, total = jnp.full(1000, hvd.rank() + 1.0), sum(range(1, hvd.size() + 1))
+    if hvd.rank() > 0:
+        had_returned = hvd.allreduce(jnp.zeros(()), op=hvd.Max, name="go")
+        pending = [hvd.allreduce_async(own, op=hvd.Sum, name=f"refused.{name}") for name in "ab"]
+    else:
+        both = jax.jit(
+            lambda a, b: reduce_named(
+                [a, b], ["refused.a", "refused.b"], [1, 1], Reduction(hvd.Sum, 1.0, 1.0), hvd.global_process_set
+            )
+        )
+        compiled = both.lower(own, own).compile()
+        pending = [hvd.allreduce_async(own, op=hvd.Sum, name="refused.b")]
+        returned, answers = threading.Event(), []
+
+        def let_others_go() -> None:
+            answers.append(hvd.allreduce(jnp.float32(returned.wait(1)), op=hvd.Max, name="go"))
+
+        others = threading.Thread(target=let_others_go)
+        others.start()
+        with pytest.raises(Exception, match="in flight"):
+            jax.block_until_ready(compiled(own, own))
+        returned.set()
+        others.join()
+        had_returned = answers[0]
+    for handle in pending:
+        np.testing.assert_array_equal(hvd.synchronize(handle), total)
+    assert not had_returned

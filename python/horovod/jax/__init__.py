@@ -18,6 +18,7 @@ from horovod.jax.ending import init, shutdown
 from horovod.jax.errors import raising_horovod_errors
 from horovod.jax.functions import *  # noqa: F403
 from horovod.jax.gradients import grad, value_and_grad
+from horovod.jax.sharded_state import gather_sharded_state, scatter_sharded_state
 from horovod.jax.start_done import allreduce_done, allreduce_start
 from horovod.jax.verbs import *  # noqa: F403
 from horovod.jax.world import cross_rank, cross_size, local_rank, local_size, rank, size
@@ -25,6 +26,7 @@ from horovod.jax.world import cross_rank, cross_size, local_rank, local_size, ra
 # ---- loaded on first use: name -> module that has it
 _LAZY = {
     "DistributedOptimizer": "horovod.jax.optimizer",
+    "ShardedOptimizer": "horovod.jax.sharded",
     "SyncBatchNorm": "horovod.jax.sync_batch_norm",
 }
 _LAZY_MODULES = {"elastic"}
@@ -54,12 +56,14 @@ __all__ = [
     "allreduce_start",
     "cross_rank",
     "cross_size",
+    "gather_sharded_state",
     "grad",
     "init",
     "local_rank",
     "local_size",
     "raising_horovod_errors",
     "rank",
+    "scatter_sharded_state",
     "shutdown",
     "size",
     "value_and_grad",

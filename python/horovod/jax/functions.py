@@ -9,6 +9,7 @@ import jax
 from horovod._generic.objects import allgather_object, broadcast_object
 from horovod._generic.process_sets import ProcessSet, global_process_set
 from horovod.jax import verbs
+from horovod.jax.sharded_state import refuse_pieces
 from horovod.jax.trees import is_array
 from horovod.jax.world import rank
 
@@ -20,6 +21,7 @@ def broadcast_parameters(
 
     For parameters of any library and states of optax. Leaves that are no numbers (functions) stay as they are.
     """
+    refuse_pieces(params, "broadcast_parameters")
     leaves, structure = jax.tree.flatten(params)
     arrays = {i: leaf for i, leaf in enumerate(leaves) if is_array(leaf)}
     if arrays:

@@ -180,9 +180,9 @@ keras_stage() {
 jax_stage() {
   export JAX_PLATFORMS=cpu
   in_ranks jax
-  with_three jax verbs traced_verbs optimizer convergence
+  with_three jax verbs traced_verbs optimizer convergence sharded random_calls
   echo "-- callbacks in place of custom calls"
-  FRAMEWORK_RANKS=2 HOROVOD_JAX_FALLBACK=1 in_ranks jax -k traced_verbs
+  FRAMEWORK_RANKS=2 HOROVOD_JAX_FALLBACK=1 in_ranks jax -k "traced_verbs or random_calls"
 }
 tensorflow215_stage() {  # not among all: make soak makes its environment and asks for it
   local pytest=(.venv-tf215/bin/python -m pytest -q) FRAMEWORK_RANKS=2

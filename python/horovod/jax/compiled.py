@@ -89,16 +89,34 @@ def _results(*arrays: Any, call: Call) -> list[Any]:
 collective_p.def_abstract_eval(_results)
 
 
+def _check_one_device(context: Any, call: Call) -> None:
+    """ValueError for a program on several devices, each of which would run the collective, under one name."""
+    where = getattr(context.module_context, "axis_context", None)  # a part of JAX that may move
+    devices = getattr(where, "num_devices", None) or getattr(getattr(where, "mesh", None), "size", None)
+    if isinstance(devices, int) and devices > 1:
+        raise ValueError(
+            f"{call.verb} in a function that is compiled for {devices} devices (shard_map, pmap, or arrays that are "
+            "spread over devices): one rank is one process with one device. Start one process per device, or call it "
+            "outside of the function"
+        )
+
+
+def _lower_to_callback(context: Any, *arrays: Any, call: Call) -> Any:
+    _check_one_device(context, call)
+    return _lower_any(context, *arrays, call=call)
+
+
 def _lower_to_custom_call(context: Any, *arrays: Any, call: Call) -> Any:
     if custom_calls() is None:
         return _lower_to_callback(context, *arrays, call=call)
+    _check_one_device(context, call)
     in_place = call.kind in (Kind.ALLREDUCE, Kind.BROADCAST)
     aliases = {i: i for i in range(len(arrays))} if in_place else None
     rule: Callable[..., Any] = jax.ffi.ffi_lowering("hvd_jax_run", operand_output_aliases=aliases, has_side_effect=True)
     return rule(context, *arrays, **attributes_of(call))
 
 
-_lower_to_callback = mlir.lower_fun(fallback.run, multiple_results=True)
+_lower_any = mlir.lower_fun(fallback.run, multiple_results=True)
 mlir.register_lowering(collective_p, _lower_to_callback)
 mlir.register_lowering(collective_p, _lower_to_custom_call, platform="cpu")
 

@@ -79,7 +79,9 @@ def DistributedOptimizer(  # noqa: N802
             return updates, DistributedState(inner, jnp.zeros_like(passes), empty, memory)
 
         def not_due(_: Any) -> tuple[Any, DistributedState]:
-            nothing = jax.tree.map(jnp.zeros_like, gradients)
+            # The updates' types, which need not be those of the gradients: both branches of `cond` give the same.
+            like = jax.eval_shape(due, None)[0]
+            nothing = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), like)
             return nothing, DistributedState(state.inner, passes, sums, state.memory)
 
         if not isinstance(passes, jax.core.Tracer):

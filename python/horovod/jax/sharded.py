@@ -21,7 +21,7 @@ from horovod._generic.reduce_ops import Average, Sum
 from horovod.jax import verbs
 from horovod.jax.sharded_state import Lengths, ShardedState, WholeState, cut, place_in
 from horovod.jax.trees import is_array
-from horovod.jax.world import compiled_for
+from horovod.jax.world import depends_on
 
 Vectors = dict[str, Any]  # by type of the elements
 
@@ -77,7 +77,7 @@ def ShardedOptimizer(  # noqa: N802
     def init(params: Any) -> ShardedState:
         rank, ranks = place_in(process_set)
         vectors = _Layout(params).flatten(params)
-        compiled_for.note_if_traced(list(vectors.values()))
+        depends_on(process_set)
         inner = wrapped.init({kind: cut(vector, rank, ranks) for kind, vector in vectors.items()})
         return ShardedState(inner, _lengths_of(wrapped, vectors), rank, ranks)
 
@@ -86,7 +86,7 @@ def ShardedOptimizer(  # noqa: N802
         _check(state, rank, ranks)
         layout = _Layout(gradients)
         vectors = layout.flatten(gradients)
-        compiled_for.note_if_traced(list(vectors.values()))
+        depends_on(process_set)
         pieces = _reduce(vectors, rank, ranks)
         if max_norm is not None:
             pieces = _clip(pieces, ranks, max_norm)

@@ -173,3 +173,15 @@ def test_a_compiled_update_is_right_in_a_world_of_another_size(
     hvd.shutdown()
     hvd.init(process_sets="dynamic")
     check(expected)
+
+
+def test_updates_may_have_other_types_than_gradients() -> None:
+    """Passes whose updates are zero have those of the last pass: `cond` wants one type."""
+    widened = optax.stateless(lambda updates, _: jax.tree.map(lambda each: each.astype(jnp.float32), updates))
+    optimizer = hvd.DistributedOptimizer(widened, backward_passes_per_step=2)
+    params = {"w": jnp.zeros(3, jnp.bfloat16)}
+    state, update = optimizer.init(params), jax.jit(optimizer.update)
+    for expected in (0.0, 2 * mean()):
+        updates, state = update({"w": jnp.full(3, hvd.rank() + 1.0, jnp.bfloat16)}, state)
+        assert updates["w"].dtype == jnp.float32
+        np.testing.assert_array_equal(updates["w"], expected)

@@ -104,11 +104,12 @@ def test_control_flow() -> None:
     np.testing.assert_allclose(jax.grad(lambda x: jax.lax.scan(step, x, None, length=3)[0].sum())(x), 1.0)
 
 
-def test_unused_and_equal_calls_are_kept_and_constants_not_folded() -> None:
+def test_equal_calls_are_kept_and_constants_not_folded() -> None:
     def function(x: Any) -> Any:
-        hvd.allreduce(x)
+        hvd.allreduce(x, name="unused")  # JAX drops what is not used, on all ranks: docs/jax.md says so
         return hvd.allreduce(x) + hvd.allreduce(x), hvd.allreduce(jnp.full(2, float(hvd.rank())))
 
+    assert "unused" not in jax.jit(function).lower(jnp.ones(2)).as_text()
     both, constant = jax.jit(function)(jnp.ones(2))
     np.testing.assert_allclose(both, 2.0)
     np.testing.assert_allclose(constant, (hvd.size() - 1) / 2)
@@ -291,3 +292,27 @@ def test_a_refused_array_takes_no_memory_from_those_in_flight() -> None:
     for handle in pending:
         np.testing.assert_array_equal(hvd.synchronize(handle), total)
     assert not had_returned
+
+
+@pytest.mark.usefixtures("places_are_given_back")
+@pytest.mark.parametrize("what", ["compression", "local_rank"])
+def test_what_reads_the_place_is_compiled_again(what: str) -> None:
+    """PowerSGD divides by the number of ranks; a local rank may change while the rank stays."""
+    from every_rank import change_places
+
+    from horovod.jax.world import compiled_for
+
+    traced = []
+
+    @jax.jit
+    def function(x: Any) -> Any:
+        traced.append(1)
+        if what == "local_rank":
+            return x + hvd.local_rank()
+        return hvd.allreduce(x, compression=hvd.Compression.powersgd(1))
+
+    compiled_for._world = None
+    function(jnp.ones((90, 80)))
+    change_places()
+    function(jnp.ones((90, 80)))
+    assert len(traced) == (2 if hvd.size() > 1 else 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -101,6 +102,69 @@ main()
 {ending}
 """
     assert "result 1.0" in said(run(["-np", "2"], script))
+
+
+def test_several_devices_in_one_process(run: Run) -> None:
+    """Refused where each device would run the collective, done in host memory outside of compiled functions."""
+    script = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+import horovod.jax as hvd
+hvd.init()
+mesh, spec = jax.make_mesh((2,), ("devices",)), PartitionSpec("devices")
+spread = jax.device_put(jnp.arange(4.0), NamedSharding(mesh, spec))
+total = lambda x: hvd.allreduce(x, op=hvd.Sum)
+
+result = total(spread)
+np.testing.assert_array_equal(result, 2 * np.arange(4.0))
+assert result.sharding == spread.sharding, result.sharding
+np.testing.assert_array_equal(jax.jit(total)(jnp.ones(3)), 2.0)
+functions = {
+    "jit": jax.jit(total),
+    "shard_map": jax.jit(jax.shard_map(total, mesh=mesh, in_specs=spec, out_specs=spec)),
+    "gradients": jax.jit(lambda x: hvd.grad(lambda x: (x * x).sum())(x)),
+}
+for name, function in functions.items():
+    try:
+        function(spread)
+    except ValueError as error:
+        assert "one rank is one process with one device" in str(error), error
+        print("refused", name, flush=True)
+"""
+    lines = said(run(["-np", "2"], script))
+    own = [line for line in lines if not line.startswith("[1]")]
+    assert own == ["refused jit", "refused shard_map", "refused gradients"], lines
+
+
+def test_jax_distributed_beside_horovod(run: Run) -> None:
+    """Arrays of one process can be used as ever, those of all processes are refused."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    script = f"""
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+import horovod.jax as hvd
+hvd.init()
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize("127.0.0.1:{port}", hvd.size(), hvd.rank())
+assert jax.device_count() == 2 and jax.local_device_count() == 1
+total = lambda x: hvd.allreduce(x, op=hvd.Sum)
+own = jnp.full(3, hvd.rank() + 1.0)
+np.testing.assert_array_equal(total(own), 3.0)
+np.testing.assert_array_equal(jax.jit(total)(own), 3.0)
+sharding = NamedSharding(jax.make_mesh((2,), ("ranks",)), PartitionSpec("ranks"))
+everyones = jax.make_array_from_process_local_data(sharding, np.ones(2, np.float32))
+for function in (total, jax.jit(total)):
+    try:
+        function(everyones)
+    except ValueError as error:
+        assert "several processes" in str(error) or "one process with one device" in str(error), error
+        print("refused", flush=True)
+"""
+    assert [line for line in said(run(["-np", "2"], script)) if line == "refused"] == ["refused"] * 2
 
 
 def test_ten_thousand_steps_leave_nothing_behind(run: Run) -> None:

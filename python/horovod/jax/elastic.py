@@ -13,9 +13,12 @@ import numpy as np
 from horovod._generic.objects import broadcast_object
 from horovod.common.elastic import ObjectState, run_fn
 from horovod.common.elastic.sampler import ElasticSampler
+from horovod.common.exceptions import HostsUpdatedInterrupt
 from horovod.common.names import init, rank, shutdown
 from horovod.jax import verbs
+from horovod.jax.ending import wait_for_programs
 from horovod.jax.errors import raising_horovod_errors
+from horovod.jax.sharded_state import refuse_pieces
 from horovod.jax.types import is_key
 
 R = TypeVar("R")
@@ -32,6 +35,7 @@ def run(func: Callable[..., R]) -> Callable[..., R]:
 
 def _form_new_world() -> None:
     shutdown()
+    wait_for_programs()  # those that have not run fail now: their operations must not become some of the new world
     init()
 
 
@@ -63,9 +67,18 @@ class JaxState(ObjectState):
     def save(self) -> None:
         """Keep the present values. Arrays are waited for: what failed must not become part of a commit."""
         values = {name: getattr(self, name) for name in self._saved_state}
+        refuse_pieces(values, "JaxState")
         jax.block_until_ready([leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array)])
         self._saved_state = jax.tree.map(lambda leaf: leaf, values)  # new containers, the same arrays
         self._tracked_saved = {name: value.state_dict() for name, value in self._tracked.items()}
+
+    def check_host_updates(self) -> None:
+        """Raise HostsUpdatedInterrupt on all ranks if hosts have changed. Collective."""
+        try:
+            super().check_host_updates()
+        except HostsUpdatedInterrupt:
+            wait_for_programs()  # all ranks have started the same: let it be done before the world ends
+            raise
 
     def restore(self) -> None:
         """Go back to the values last saved."""

@@ -184,8 +184,8 @@ def test_a_signal_while_hosts_are_contacted(hosts, horovodrun, kind, last):
 
 @pytest.mark.parametrize("kind", ["static", "elastic"])
 def test_a_host_is_lost_while_it_starts_its_worker(hosts, run, kind):
-    """A worker kills its agent, once. An elastic job calls the host again while its other worker waits; it has failed all
-    the same, because no worker ever asked for a place.
+    """A worker kills its agent, once. An elastic job calls the host again while its other worker waits. It still fails,
+    because no worker ever asked for a place.
     """
     on_a = f"[ -e {hosts}/second ] || {{ touch {hosts}/second; kill -9 $PPID; sleep 1000; }}; touch {hosts}/up; echo up"
     here = f"while [ ! -e {hosts}/up ]; do sleep 0.05; done"

@@ -55,7 +55,7 @@ def test_places_on_one_host(run, python):
     result = run("-np", "2", "--torch-env", *python(SHOW))
     assert places(result) == ["0 2 0 2 0 1", "1 2 1 2 0 1"]
     first, second = by_rank(result)
-    assert NAMES <= first.keys()
+    assert first.keys() >= NAMES
     assert first["MASTER_ADDR"] == "127.0.0.1"
     same = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "ROLE_NAME", "ROLE_WORLD_SIZE")
     assert [first[name] for name in same] == [second[name] for name in same]
@@ -92,7 +92,7 @@ def test_a_script_of_torchrun_runs(layout, hosts, horovodrun, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "others, reason",
+    ("others", "reason"),
     [
         (["--min-np", "1"], "--torch-env does not go with elastic jobs"),
         (["--mpi"], "--torch-env does not go with --mpi"),

@@ -87,7 +87,7 @@ def ShardedOptimizer(  # noqa: N802
         layout = _Layout(gradients)
         vectors = layout.flatten(gradients)
         depends_on(process_set)
-        pieces = _reduce(vectors, rank, ranks)
+        pieces = _reduce(vectors, ranks)
         if max_norm is not None:
             pieces = _clip(pieces, ranks, max_norm)
         own = None
@@ -99,7 +99,7 @@ def ShardedOptimizer(  # noqa: N802
         whole = _gather(updates, ranks)
         return layout.unflatten(whole), ShardedState(inner, state.lengths, rank, ranks)
 
-    def _reduce(vectors: Vectors, rank: int, ranks: int) -> Vectors:
+    def _reduce(vectors: Vectors, ranks: int) -> Vectors:
         if ranks == 1 or not vectors:
             return vectors
         padded = [jnp.pad(each, (0, -each.size % ranks)) for each in vectors.values()]

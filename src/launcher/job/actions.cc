@@ -30,7 +30,7 @@ Start Job::start_of(const elastic::StartWorker& action, const Host& host) const 
   Start start{.worker = number_of(action.id),
               .local_rank = action.slot,
               .local_size = std::max(host.slots, action.slot + 1),
-              .variables = rank_variables(slot_on(action.host, action.slot), options_)};
+              .variables = rank_variables(slot_on(action.host, action.slot), slot_on(action.host, 0), options_)};
   if (!is_elastic_) return start;
   start.variables.emplace_back("HOROVOD_ELASTIC", "1");
   start.variables.emplace_back("HOROVOD_WORKER_ID", std::to_string(start.worker));

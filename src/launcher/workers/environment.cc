@@ -90,10 +90,10 @@ Variables rank_variables(const Slot& slot) {
           {"HOROVOD_CROSS_SIZE", std::to_string(slot.cross_size)}};
 }
 
-Variables rank_variables(const Slot& slot, const Options& options) {
+Variables rank_variables(const Slot& slot, const Slot& first, const Options& options) {
   Variables all = rank_variables(slot);
   if (options.torch_env) {
-    Variables more = torch_rank_variables(slot);
+    Variables more = torch_rank_variables(slot, first);
     all.insert(all.end(), more.begin(), more.end());
   }
   return all;

@@ -19,8 +19,8 @@ Variables job_variables(const Variables& tunables, const Meeting& meeting);
 
 // What says which rank a worker is.
 Variables rank_variables(const Slot& slot);
-// The same, and what the options add to it.
-Variables rank_variables(const Slot& slot, const Options& options);
+// The same, and what the options add to it. `first` is the slot of the host with local rank 0.
+Variables rank_variables(const Slot& slot, const Slot& first, const Options& options);
 
 // What of the launcher's environment goes to another host: all but what belongs to this machine or login alone.
 Variables forwarded_variables(char* const* inherited, const Host& host);

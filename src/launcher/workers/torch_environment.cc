@@ -48,14 +48,14 @@ Variables torch_job_variables(const TorchMaster& master) {
           {"TORCHELASTIC_USE_AGENT_STORE", "False"}};  // rank 0 serves the store
 }
 
-Variables torch_rank_variables(const Slot& slot) {
+Variables torch_rank_variables(const Slot& slot, const Slot& first) {
   std::string rank = std::to_string(slot.rank), size = std::to_string(slot.size);
   return {{"RANK", rank},
           {"WORLD_SIZE", size},
           {"LOCAL_RANK", std::to_string(slot.local_rank)},
           {"LOCAL_WORLD_SIZE", std::to_string(slot.local_size)},
-          {"GROUP_RANK", std::to_string(slot.cross_rank)},
-          {"GROUP_WORLD_SIZE", std::to_string(slot.cross_size)},
+          {"GROUP_RANK", std::to_string(first.cross_rank)},
+          {"GROUP_WORLD_SIZE", std::to_string(first.cross_size)},
           {"ROLE_RANK", rank},
           {"ROLE_WORLD_SIZE", size}};
 }

@@ -18,6 +18,7 @@ TorchMaster find_torch_master(const std::string& host, bool is_here, const Meeti
 Variables torch_job_variables(const TorchMaster& master);
 
 // The place of one worker. It replaces what the launcher's own environment says, which cannot be right for all ranks.
-Variables torch_rank_variables(const Slot& slot);
+// `first` is the slot of its host with local rank 0.
+Variables torch_rank_variables(const Slot& slot, const Slot& first);
 
 }  // namespace hvd::launcher

@@ -21,6 +21,7 @@
 #            WORKERS         processes that share the cases of a stage that mostly waits (default: 3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
+unset PYTHONDONTWRITEBYTECODE  # as in the Makefile
 
 # The stages of make test, a list for each lane. To add a stage NAME: write a function NAME_stage below and add NAME to a
 # list, longest stages first; a new lane would only help if processors were idle. tools/touched.py finds the stage of a

@@ -19,6 +19,7 @@
 #include "engine/host_links.h"
 #include "model/config.h"
 #include "model/world.h"
+#include "observe/writer.h"
 #include "transport/transport.h"
 
 namespace hvd {
@@ -35,7 +36,8 @@ struct WatchSettings {
 class Watch {
  public:
   // `links` is null where this rank has none. Both must outlive the watch, or its stop().
-  Watch(Transport& transport, HostLinks* links, WatchSettings settings);
+  // `observer` is told of beats and connections; null: nobody is.
+  Watch(Transport& transport, HostLinks* links, WatchSettings settings, observe::Writer* observer = nullptr);
 
   // The connection to a rank of another host has ended. That is only the effect where the rank left because of a
   // failure that is being spread, so the cause is given a moment to arrive.
@@ -46,12 +48,14 @@ class Watch {
  private:
   void run(const std::stop_token& stop);
   void beat(TimePoint now);
+  void tell_observer() const;
   TimePoint end_by_loss(TimePoint now);  // if it is due; otherwise says when
   TimePoint keep_links(TimePoint now);   // when they want to be called again
 
   Transport& transport_;
   HostLinks* const links_;
   const WatchSettings settings_;
+  observe::Writer* const observer_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable_any lost_;
   Status loss_;  // the first one

@@ -47,6 +47,7 @@ struct Tuning {
 
 struct StallReport {
   std::string text;
+  std::vector<int32_t> missing = {};  // ranks that others wait for, sorted
 };
 
 struct ShutdownNotice {

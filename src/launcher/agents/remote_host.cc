@@ -10,6 +10,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr Duration kStopMargin = std::chrono::seconds(5);  // for the agent's own work after the grace
+constexpr size_t kMostObserved = 256 << 20;
 constexpr int kBeatsPerSilence = 5;
 constexpr int kAgentPatience = 6;                         // silences
 constexpr int kMessagesAtOnce = 64;                       // of up to 64 KiB
@@ -127,6 +128,7 @@ void RemoteHost::take(const AgentMessage& message) {
                    [&](const WorkerOutputEnd& m) { events_.on_output_end(m.worker, m.stream); },
                    [&](const WorkerReport& m) { events_.on_report(m.worker, m.report); },
                    [&](const WorkerEnded& m) { events_.on_ended(m.worker, m.ended); },
+                   [&](const AgentObserved& m) { take_observed(m); },
                    [&](const AgentNotice& m) { events_.on_notice(m.text); },
                    [&](const AgentEmpty&) {
                      give_up_ = kNever;
@@ -134,6 +136,14 @@ void RemoteHost::take(const AgentMessage& message) {
                    },
                    [](const auto&) {}},  // beats, and what only a launcher says
              message);
+}
+
+void RemoteHost::take_observed(const AgentObserved& part) {
+  std::string& whole = observed_[part.id];
+  if (whole.size() + part.json.size() <= kMostObserved) whole += part.json;
+  if (!part.is_last) return;
+  events_.on_observed(part.id, whole);
+  observed_.erase(part.id);
 }
 
 // The last line of what ssh or the agent said on stderr is usually the reason.

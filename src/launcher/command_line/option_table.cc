@@ -24,6 +24,7 @@ constexpr const char* kAgents = "Without ssh";
 constexpr const char* kElastic = "Elastic jobs";
 constexpr const char* kTuning = "Tuning";
 constexpr const char* kAutotune = "Autotuning";
+constexpr const char* kObservation = "Observation";
 constexpr const char* kTimeline = "Timeline";
 constexpr const char* kStalls = "Stalls";
 constexpr const char* kLog = "Log";
@@ -32,7 +33,7 @@ constexpr const char* kControllers = "Controllers";
 constexpr const char* kHidden = "";
 constexpr const char* kProgramOnly = "-";  // other ways to use the program: they do not describe a job
 constexpr const char* kGroups[] = {kJob,      kHosts,  kAgents, kOutput,  kTuning,    kAutotune,
-                                   kTimeline, kStalls, kLog,    kElastic, kLibraries, kControllers};
+                                   kObservation, kTimeline, kStalls, kLog,    kElastic, kLibraries, kControllers};
 
 using Action = Options::Action;
 
@@ -139,6 +140,26 @@ constexpr OptionRow kRows[] = {
     {.names = "--autotune-gaussian-process-noise", .value = "X", .group = kAutotune,
      .target = Tunable{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", TunableKind::real, "HOROVOD_AUTOTUNE"},
      .config_key = "autotune.gaussian_process_noise"},
+
+    {.names = "--top", .group = kObservation, .target = Does{Action::top},
+     .text = "show what the job of this user on this machine does, or the one whose launcher's process id follows",
+     .attribute = kProgramOnly},
+    {.names = "--dump", .group = kObservation, .target = Does{Action::dump},
+     .text = "gather operations, stacks and counters of all ranks of such a job into one file, and print its name",
+     .attribute = kProgramOnly},
+    {.names = "--explain", .value = "FILE", .group = kObservation, .target = Text{&CommandLine::explained},
+     .text = "say in words what such a file shows", .attribute = kProgramOnly},
+    {.names = "--status-port", .value = "PORT", .group = kObservation,
+     .target = Tunable{"HOROVOD_STATUS_PORT", TunableKind::count},
+     .text = "serve a live page about the job; its address is printed, with the token that it needs"},
+    {.names = "--metrics-port", .value = "PORT", .group = kObservation,
+     .target = Tunable{"HOROVOD_METRICS_PORT", TunableKind::count},
+     .text = "on every host, serve metrics for Prometheus at /metrics"},
+    {.names = "--observe-address", .value = "ADDRESS", .group = kObservation,
+     .target = Tunable{"HOROVOD_OBSERVE_ADDRESS", TunableKind::path},
+     .text = "where both are served (default: 127.0.0.1)"},
+    {.names = "--dump-dir", .value = "DIR", .group = kObservation, .target = Tunable{"HOROVOD_DUMP_DIR", TunableKind::path},
+     .text = "folder for what is gathered when the job fails or stalls; none: nothing is (default: a private one)"},
 
     {.names = "--timeline-filename", .value = "FILE", .group = kTimeline,
      .target = Tunable{"HOROVOD_TIMELINE", TunableKind::path},

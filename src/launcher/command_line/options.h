@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 
 struct Options {
-  enum class Action { run, show_help, show_version, check_build, build_mpi, doctor, agent, dry_run };
+  enum class Action { run, show_help, show_version, check_build, build_mpi, doctor, agent, dry_run, top, dump, explain };
   Action action = Action::run;
   std::string help;  // with show_help: what to print; with dry_run: the job as JSON
 
@@ -22,6 +22,7 @@ struct Options {
   std::vector<Host> hosts;
   std::vector<std::string> command;
   bool verbose = false;
+  std::string explained;             // file; with explain
   bool json = false;                 // of check_build and doctor
   std::optional<int> start_timeout;  // seconds
   bool disable_cache = false;        // has no effect: nothing is cached between jobs

@@ -28,6 +28,7 @@ struct Fleet::Local : HostEvents {
   void on_output_end(int worker, WorkerStream stream) override { fleet.events_.on_output_end(worker, stream); }
   void on_report(int worker, const EndReport& report) override { fleet.events_.on_report(worker, report); }
   void on_ended(int worker, const Ended& ended) override { fleet.events_.on_ended(worker, ended); }
+  void on_observed(uint64_t id, std::string_view json) override { fleet.events_.on_observed("", id, json); }
   void on_notice(std::string_view text) override { fleet.screen_.say(text); }
   void on_empty() override { is_empty = true; }
   void on_lost(std::string_view, bool) override {}
@@ -55,6 +56,7 @@ struct Fleet::Remote : HostEvents {
     fleet.events_.on_ended(worker, ended);  // which has what it left behind stopped
     workers.erase(worker);
   }
+  void on_observed(uint64_t id, std::string_view json) override { fleet.events_.on_observed(host.name, id, json); }
   void on_notice(std::string_view text) override {
     notice = text;
     fleet.screen_.say(fmt::format("{}: {}", host.name, text));
@@ -185,6 +187,20 @@ void Fleet::take_contact(Contact contact) {
   remote.runner = std::make_unique<RemoteHost>(remote, std::move(contact), seconds(silence));
   remote.runner->set_work(work_on(remote.host, options_, meeting_, directory_, false, cores, remote.slots));
   for (const Start& start : std::exchange(remote.waiting, {})) remote.runner->start(start);
+}
+
+std::vector<std::string> Fleet::observe(const ObserveRequest& request) {
+  std::vector<std::string> asked;
+  if (local_->has_work) {
+    asked.emplace_back("");
+    local_->crew.observe(request);
+  }
+  for (auto& [name, remote] : remotes_) {
+    if (!remote->runner || remote->is_lost || remote->has_left) continue;
+    asked.push_back(name);
+    remote->runner->observe(request);
+  }
+  return asked;
 }
 
 void Fleet::stop_all() {

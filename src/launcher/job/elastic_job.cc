@@ -48,7 +48,9 @@ ElasticJob::ElasticJob(const Parts& parts, std::vector<Host> hosts, std::vector<
 }
 
 int ElasticJob::run() {
+  start_observing();
   while (!driver_.finished()) step();
+  while (observatory_ && observatory_->is_gathering()) step();
   if (discovery_) discovery_->stop();
   fleet_.stop_all();  // what workers have left behind
   while (!fleet_.is_empty()) step();
@@ -62,11 +64,21 @@ int ElasticJob::run() {
   return stop_signal_ != 0 ? 128 + stop_signal_ : exit_code_;
 }
 
+void ElasticJob::start_observing() {
+  auto settings = observatory_settings(options_);
+  if (!settings) return;
+  observatory_.emplace(
+      std::move(*settings), [this](const ObserveRequest& request) { return fleet_.observe(request); },
+      [this](std::string_view text) { screen_.say(text); });
+  observatory_->open();
+}
+
 void ElasticJob::step() {
   decide();
   screen_.set_status(driver_.waiting_for().empty() ? "" : "horovodrun: waiting for " + driver_.waiting_for());
   for (WorkerStream stream : kEveryStream) fleet_.hold_output(stream, screen_.is_full(stream));
   fleet_.add_to(set_);
+  if (observatory_) observatory_->add_to(set_);
   lines_.add_to(set_);
   if (discovery_) discovery_->add_to(set_);
   screen_.add_to(set_);
@@ -82,6 +94,7 @@ void ElasticJob::step() {
   });
   lines_.look(*this);
   fleet_.look();
+  if (observatory_) observatory_->look();
   look_at_discovery();
   stop_lost();
   if (driver_.next_timer() <= Clock::now()) happened_.push_back(elastic::Timer{});
@@ -141,7 +154,10 @@ std::string ElasticJob::name_of(const WorkerRecord& worker) {
 }
 
 void ElasticJob::on_started(int worker, pid_t pid) {
-  if (WorkerRecord* one = find(worker)) one->pid = pid;
+  if (WorkerRecord* one = find(worker)) {
+    one->pid = pid;
+    if (observatory_) observatory_->on_started(worker, one->host, pid);
+  }
   if (options_.verbose) screen_.say(fmt::format("worker {} is pid {}", worker, pid));
 }
 
@@ -155,6 +171,7 @@ void ElasticJob::on_not_started(int worker, std::string_view reason) {
 
 void ElasticJob::on_output(int worker, WorkerStream stream, std::string_view bytes) {
   if (WorkerRecord* one = find(worker)) one->streams[static_cast<size_t>(stream)].take(bytes, screen_);
+  if (observatory_) observatory_->on_output(worker, bytes);
 }
 
 void ElasticJob::on_output_end(int worker, WorkerStream stream) {
@@ -181,6 +198,7 @@ void ElasticJob::on_ended(int worker, const Ended& ended) {
   lines_.close(worker);
   fleet_.stop(worker);  // what it left behind
   const Ending& ending = ended.ending;
+  if (observatory_) observatory_->on_ended(worker, describe(ending));
   if (ending.code() != 0) {
     std::string words = own_words(one->report);
     leave_world(*one, words.empty() ? fmt::format("rank {} ended ({})", one->rank, describe(ending))
@@ -207,6 +225,7 @@ void ElasticJob::on_host_lost(const std::string& host, std::string_view reason) 
     end_outputs(worker);
     leave_world(worker, fmt::format("host {} is lost", host));
   }
+  if (observatory_) observatory_->on_host_lost(host);
   note({.kind = Failure::Kind::host_lost, .host = host, .reason = std::string(reason)});
   happened_.push_back(elastic::HostLost{.host = host, .reason = std::string(reason)});
 }
@@ -310,6 +329,8 @@ void ElasticJob::act(const elastic::NotifyWorkers& action) {
 void ElasticJob::act(const elastic::AssignGeneration& action) {
   generation_ = action.generation;
   is_void_ = false;
+  if (observatory_)
+    observatory_->on_event(fmt::format("world {} has {} ranks", static_cast<uint64_t>(action.generation), action.places.size()));
   failures_.clear();  // what went wrong before is not what will end the job
   for (const elastic::Place& place : action.places) {
     WorkerRecord* worker = find(number_of(place.id));
@@ -341,6 +362,7 @@ void ElasticJob::act(const elastic::Say& action) {
 
 void ElasticJob::act(const elastic::Fail& action) {
   if (failure_.empty()) failure_ = action.reason;
+  if (observatory_) observatory_->gather("The job failed: " + action.reason);
   for (const auto& [id, worker] : workers_)
     if (!worker.is_over) lines_.send(id, JobOver{action.reason});
 }
@@ -381,7 +403,9 @@ const ElasticJob::WorkerRecord* ElasticJob::find_failed(const Failure& failure) 
 
 std::string ElasticJob::summary() const {
   std::string text = fmt::format("horovodrun: {}\n", failure_);
-  if (failures_.empty()) return text;
+  std::string note = observatory_ ? observatory_->dump_note() : "";
+  if (!note.empty()) note += "\n";
+  if (failures_.empty()) return text + note;
   const Failure cause = find_cause(failures_);
   text += fmt::format("The last that went wrong: {}\n", describe(cause, began_));
   if (std::string words = own_words(cause.report); !words.empty() && cause.kind != Failure::Kind::told)
@@ -395,6 +419,7 @@ std::string ElasticJob::summary() const {
     lines = worker->streams[static_cast<size_t>(WorkerStream::err)].tail().last_lines(kLastLines);
   if (std::string hint = hint_for(cause, lines); !hint.empty())
     text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
+  text += note;
   if (!lines.empty()) text += fmt::format("The last lines of its stderr:\n    {}\n", joined(lines, "\n    "));
   return text;
 }

@@ -15,6 +15,7 @@
 #include "elastic/driver.h"
 #include "launcher/command_line/options.h"
 #include "launcher/fleet/fleet.h"
+#include "launcher/observatory/observatory.h"
 #include "launcher/job/discovery_script.h"
 #include "launcher/job/worker_lines.h"
 #include "launcher/output/rank_output.h"
@@ -60,6 +61,9 @@ class ElasticJob : FleetEvents, LineEvents {
   void on_output_end(int worker, WorkerStream stream) override;
   void on_report(int worker, const EndReport& report) override;
   void on_ended(int worker, const Ended& ended) override;
+  void on_observed(const std::string& host, uint64_t id, std::string_view json) override {
+    if (observatory_) observatory_->on_observed(host, id, json);
+  }
   void on_host_lost(const std::string& host, std::string_view reason) override;
   void on_ready(int worker, const WorkerReady& ready) override;
   void on_leaving(int worker, const WorkerLeaves& leaves) override;
@@ -74,6 +78,7 @@ class ElasticJob : FleetEvents, LineEvents {
   void act(const elastic::Fail& action);
   void act(const elastic::Finish& action);
 
+  void start_observing();
   void step();
   void decide();  // until nothing has happened any more
   void on_stop_signal(int signal);
@@ -99,6 +104,7 @@ class ElasticJob : FleetEvents, LineEvents {
   TimePoint began_;
   PollSet set_;
   Fleet fleet_;
+  std::optional<Observatory> observatory_;
   elastic::Driver driver_;
   std::optional<DiscoveryScript> discovery_;
   std::vector<Host> hosts_;  // as they were last heard of

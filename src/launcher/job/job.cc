@@ -25,6 +25,7 @@ void Job::HostState::on_started(int rank, pid_t pid) {
   if (worker == nullptr) return;
   worker->pid = pid;
   job.started_++;
+  if (job.observatory_) job.observatory_->on_started(rank, name, pid);
   if (job.options_.verbose) job.screen_.say(fmt::format("rank {} on {} is pid {}", rank, name, pid));
 }
 
@@ -37,7 +38,10 @@ void Job::HostState::on_not_started(int rank, std::string_view reason) {
 }
 
 void Job::HostState::on_output(int rank, WorkerStream stream, std::string_view bytes) {
-  if (RankRecord* worker = job.find(*this, rank)) worker->streams[static_cast<size_t>(stream)].take(bytes, job.screen_);
+  RankRecord* worker = job.find(*this, rank);
+  if (worker == nullptr) return;
+  worker->streams[static_cast<size_t>(stream)].take(bytes, job.screen_);
+  if (job.observatory_) job.observatory_->on_output(rank, bytes);
 }
 
 void Job::HostState::on_output_end(int rank, WorkerStream stream) {
@@ -58,6 +62,7 @@ void Job::HostState::on_ended(int rank, const Ended& ended) {
   if (worker == nullptr || worker->is_over) return;
   worker->is_over = true;
   worker->ended = ended;
+  if (job.observatory_) job.observatory_->on_ended(rank, describe(ended.ending));
   if (ended.was_stopped) return on_own_stop();
   if (ended.ending.code() == 0) return;
   job.fail({.kind = ended.ending.signalled ? Failure::Kind::signal : Failure::Kind::exit,
@@ -91,6 +96,7 @@ void Job::HostState::on_lost(std::string_view reason, bool is_cause) {
     worker.is_over = true;
     for (RankOutput& stream : worker.streams) stream.end(job.screen_);
   }
+  if (job.observatory_) job.observatory_->on_host_lost(name);
   Failure::Kind kind = is_cause ? Failure::Kind::host_lost : Failure::Kind::host_stuck;
   if (had_workers || !is_empty || !job.is_stopping_)
     job.fail({.kind = kind, .host = name, .reason = std::string(reason)});
@@ -118,13 +124,14 @@ int Job::run() {
   std::sort(slots_.begin(), slots_.end(),
             [](const auto& one, const auto& other) { return one.first.rank < other.first.rank; });
   if (Status status = open_outputs(); status.ok()) {
+    start_observing();
     start_all();
   } else {
     screen_.say(status.message());
     failures_.push_back({.kind = Failure::Kind::not_started, .when = Clock::now()});
     stop();
   }
-  while (!all_hosts_empty()) step();
+  while (!all_hosts_empty() || (observatory_ && observatory_->is_gathering())) step();
   leave();
   bool has_started = !workers_.empty();
   if (!failures_.empty() && has_started) {
@@ -164,12 +171,29 @@ void Job::start_all() {
   }
 }
 
+void Job::start_observing() {
+  auto settings = observatory_settings(options_);
+  if (!settings) return;
+  auto ask = [this](const ObserveRequest& request) {
+    std::vector<std::string> asked;
+    for (HostState& host : hosts_) {
+      if (host.is_empty) continue;
+      asked.push_back(host.name);
+      host.runner->observe(request);
+    }
+    return asked;
+  };
+  observatory_.emplace(std::move(*settings), ask, [this](std::string_view text) { screen_.say(text); });
+  observatory_->open();
+}
+
 void Job::step() {
   show_progress();
   for (HostState& host : hosts_) {
     for (WorkerStream stream : kBoth) host.runner->hold_output(stream, screen_.is_full(stream));
     host.runner->add_to(set_);
   }
+  if (observatory_) observatory_->add_to(set_);
   screen_.add_to(set_);
   signals_.add_to(set_);
   if (!is_stopping_) set_.wake_at(stop_by_);
@@ -180,7 +204,11 @@ void Job::step() {
     for (HostState& host : hosts_) host.runner->on_reaped(pid, status);
   });
   for (HostState& host : hosts_) host.runner->look();
+  if (observatory_) observatory_->look();
   bool is_failing = !failures_.empty() && (!awaits_cause() || Clock::now() >= stop_by_);
+  if (is_failing && !is_stopping_ && observatory_ && !std::exchange(has_gathered_, true))
+    observatory_->gather(describe(find_cause(failures_), began_));
+  if (observatory_ && observatory_->is_gathering() && !all_workers_over()) return;
   if (!is_stopping_ && (is_failing || all_workers_over())) stop();  // the others, and what they have left behind
 }
 
@@ -207,7 +235,7 @@ void Job::fail(Failure failure) {
   if (stop_signal_ != 0) return;  // the user's doing
   failures_.push_back(std::move(failure));
   stop_by_ = std::min(stop_by_, Clock::now() + kCausePatience);
-  if (!is_stopping_ && !awaits_cause()) stop();
+  if (failures_.back().kind == Failure::Kind::not_started && !is_stopping_) stop();
 }
 
 // Whether a rank is about to end that others name as the cause, or that has said itself that it failed: stopped now, it
@@ -260,6 +288,8 @@ std::string Job::summary() const {
   if (std::string hint = hint_for(cause, lines); !hint.empty())
     text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
   text += consequences(cause);
+  if (std::string note = observatory_ ? observatory_->dump_note() : ""; !note.empty())
+    text += fmt::format("{}\n", note);
   if (cause.pid <= 0) return text;
   if (lines.empty()) return text + "It wrote nothing to stderr.\n";
   return text + fmt::format("The last lines of its stderr:\n    {}\n", joined(lines, "\n    "));

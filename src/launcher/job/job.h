@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "launcher/command_line/options.h"
 #include "launcher/hosts/hosts.h"
+#include "launcher/observatory/observatory.h"
 #include "launcher/output/rank_output.h"
 #include "launcher/output/screen.h"
 #include "launcher/processes/signals.h"
@@ -44,6 +45,9 @@ class Job {
     void on_output_end(int rank, WorkerStream stream) override;
     void on_report(int rank, const EndReport& report) override;
     void on_ended(int rank, const Ended& ended) override;
+    void on_observed(uint64_t id, std::string_view json) override {
+      if (job.observatory_) job.observatory_->on_observed(name, id, json);
+    }
     void on_notice(std::string_view text) override;
     void on_empty() override;
     void on_lost(std::string_view reason, bool is_cause) override;
@@ -77,6 +81,7 @@ class Job {
   void leave();
   bool all_workers_over() const;
   bool all_hosts_empty() const;
+  void start_observing();
   void show_progress();
   std::string summary() const;
   std::string consequences(const Failure& cause) const;
@@ -86,11 +91,12 @@ class Job {
   Screen& screen_;
   Signals& signals_;
   TimePoint began_;
+  std::optional<Observatory> observatory_;
   PollSet set_;
   std::deque<HostState> hosts_;                     // addresses stay
   std::vector<std::pair<Slot, HostState*>> slots_;  // by rank once run() has begun
   std::vector<RankRecord> workers_;                 // by rank
-  bool is_stopping_ = false;
+  bool is_stopping_ = false, has_gathered_ = false;
   int stop_signal_ = 0;  // what ended the job, if a signal did
   std::vector<Failure> failures_;
   TimePoint stop_by_ = kNever;  // however long the cause takes to end

@@ -39,6 +39,14 @@ struct Start {
   Variables variables;  // on top of the work's
 };
 
+// What is to be told of workers; see HostEvents::on_observed().
+struct ObserveRequest {
+  uint64_t id = 0;
+  int32_t worker = -1;     // -1: all
+  bool stacks = false;     // which takes a moment
+  int64_t operations = 0;  // at most so many of the last ones
+};
+
 struct Ended {
   Ending ending;
   bool out_of_memory = false;  // the kernel says that it killed for lack of memory
@@ -53,6 +61,8 @@ class HostEvents {
   virtual void on_output_end(int worker, WorkerStream stream) = 0;  // once each; may come after the worker's end
   virtual void on_report(int worker, const EndReport& report) = 0;  // before its end: why it comes
   virtual void on_ended(int worker, const Ended& ended) = 0;
+  // The answer to observe(): a JSON array of the workers, see Crew::document().
+  virtual void on_observed(uint64_t id, std::string_view json) = 0;
   virtual void on_notice(std::string_view text) = 0;  // worth telling the user
   virtual void on_empty() = 0;                        // after stop() or kill(): no process is left, no output to come
   // The host is out of reach, and with it all it ran. Not `is_cause`: it was told to stop, and did not.
@@ -74,6 +84,7 @@ class HostRunner {
   virtual void leave() = 0;  // after on_empty(): the host is not needed any more
   virtual bool has_left() const = 0;
   virtual void hold_output(WorkerStream stream, bool hold) = 0;  // takes no more of it from the workers
+  virtual void observe(const ObserveRequest& request) = 0;  // answered once, unless the host is lost
   virtual void add_to(PollSet& set) = 0;
   virtual void on_reaped(pid_t pid, int status) = 0;  // a child of this process has ended
   virtual void look() = 0;                            // after every wait

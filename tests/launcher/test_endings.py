@@ -246,3 +246,14 @@ def test_only_what_the_job_started_is_ended(horovodrun, python, tmp_path, end):
         finally:
             for pid in bystanders:
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_native_crash_shows_where(run, python, monkeypatch, wanted):
+    if not wanted:
+        monkeypatch.setenv("HOROVOD_CRASH_STACKS", "0")
+    code = "import ctypes, horovod.numpy\ndef inner(): ctypes.string_at(0)\ninner()"
+    result = run("-np", "1", *python(code))
+    assert result.returncode == 1
+    assert b"killed by SIGSEGV" in result.stderr
+    assert (b"in inner" in result.stderr) == wanted

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import functools
 import os
 import site
@@ -47,6 +48,7 @@ def install() -> None:
     """Have the end of this process reported, and tracebacks shortened where they only follow from another rank's."""
     _chain_excepthook()
     _chain_thread_hook()
+    _show_crashes()
     with contextlib.suppress(ImportError):  # the import of its user reports it
         library().hvd_is_initialized()  # takes the pipe to the launcher from the programs that this one may execute
     atexit.register(report)  # for processes that end before they are in a world
@@ -170,6 +172,14 @@ def _message(error: BaseException) -> str:
 
 
 # ---- printing ----
+
+
+def _show_crashes() -> None:
+    """Have stacks printed if native code crashes, unless somebody else does; HOROVOD_CRASH_STACKS=0 switches it off."""
+    if faulthandler.is_enabled() or os.environ.get("HOROVOD_CRASH_STACKS", "1") == "0":
+        return
+    with contextlib.suppress(Exception):  # stderr may be closed, or no file
+        faulthandler.enable(file=sys.stderr, all_threads=True)
 
 
 def _chain_excepthook() -> None:

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 0x00010006u /* major << 16 | minor */
+#define HVD_ABI_VERSION 0x00010007u /* major << 16 | minor */
 #if defined(__GNUC__)
 #define HVD_EXPORT __attribute__((visibility("default")))
 #else
@@ -69,7 +69,22 @@ typedef enum hvd_kind {
   HVD_ALLTOALL = 3,
   HVD_REDUCESCATTER = 4,
   HVD_BARRIER = 5, /* no tensors; the name is ignored */
-  HVD_JOIN = 6     /* no tensors; the name is ignored; hvd_result_value is the rank that joined last */
+  HVD_JOIN = 6,    /* no tensors; the name is ignored; hvd_result_value is the rank that joined last */
+  HVD_REDUCE = 9,  /* to root_rank; elsewhere there is no output */
+  /* To root_rank: the rows of all ranks, which may differ, in order; elsewhere there is no output. */
+  HVD_GATHER = 10,
+  /* From root_rank: its rows are shared out as in reducescatter. All ranks give the shape of the whole input; its data
+   * are read at the root only, and may be NULL elsewhere. */
+  HVD_SCATTER = 11,
+  /* Point to point. root_rank is the other rank, of the world; process_set is not used. A send and the receive of the
+   * same name between two ranks belong together, and agree about dtype and shape. Each is done when the data have moved.
+   * Any number may be under way, in any order; none of them holds up others that are not between the same two ranks. */
+  HVD_SEND = 12,    /* has an input and no output */
+  HVD_RECEIVE = 13, /* input describes the tensor, without data; the data go to output.data */
+  /* Waits for a send to this rank whose name begins like the probe's, up to and with the first '#', and whose receive is
+   * not submitted. hvd_result_value is the sender. Each such send is found by one probe; then it is to be received.
+   * dtype, shape and tensors are not used. */
+  HVD_PROBE = 14
 } hvd_kind;
 
 typedef enum hvd_reduce_op {
@@ -78,7 +93,10 @@ typedef enum hvd_reduce_op {
   HVD_ADASUM = 2,
   HVD_MIN = 3,
   HVD_MAX = 4,
-  HVD_PRODUCT = 5
+  HVD_PRODUCT = 5,
+  HVD_BIT_AND = 6, /* of integers and bool, as the next two */
+  HVD_BIT_OR = 7,
+  HVD_BIT_XOR = 8
 } hvd_reduce_op;
 
 /* How the rank failed that a failure comes from. */
@@ -145,9 +163,9 @@ typedef void (*hvd_done)(void* context, hvd_handle handle, hvd_code code);
 typedef struct hvd_request {
   uint32_t struct_size;
   int32_t kind;        /* hvd_kind */
-  int32_t reduce_op;   /* hvd_reduce_op; allreduce and reducescatter */
+  int32_t reduce_op;   /* hvd_reduce_op; allreduce, reducescatter and reduce */
   int32_t process_set; /* HVD_WORLD_SET or an id of hvd_add_process_set */
-  int32_t root_rank;   /* broadcast: rank in the world */
+  int32_t root_rank;   /* broadcast, reduce, gather, scatter: rank in the world; send, receive: the other rank */
   int32_t splits_count;
   const int32_t* splits; /* alltoall: rows for each rank of the set; NULL: even */
   const char* name;
@@ -155,8 +173,9 @@ typedef struct hvd_request {
   double postscale_factor;
   hvd_tensor input;
   /* Where the result goes. allreduce, broadcast: shape and dtype of the input, may be the same memory. reducescatter:
-   * this rank's rows. allgather, alltoall: leave data NULL; the memory comes from `allocate` or from the engine. For
-   * reducescatter data may be NULL too. */
+   * this rank's rows, as scatter. allgather, alltoall, gather: data may be NULL; then the memory comes from `allocate` or
+   * from the engine. If it is not, dtype and shape say how much room there is, and it is used if the result has exactly
+   * this many bytes. For reducescatter, scatter and reduce data may be NULL too. */
   hvd_tensor output;
 } hvd_request;
 
@@ -299,6 +318,9 @@ HVD_EXPORT hvd_code hvd_submit_many(const hvd_request* requests, int32_t count, 
                                     hvd_handle* handles);
 /* 1: done; 0: not yet; -HVD_INVALID_ARGUMENT: no such handle. */
 HVD_EXPORT int32_t hvd_poll(hvd_handle handle);
+/* Attaches what is called once when the handle is done, as hvd_submit_options.done; at once and by this thread if it is
+ * done already. Once for a handle. */
+HVD_EXPORT hvd_code hvd_when_done(hvd_handle handle, hvd_done done, void* context);
 /* Waits for the handle and returns its outcome; HVD_TIMED_OUT after `seconds` (< 0: no limit). The handle stays. */
 HVD_EXPORT hvd_code hvd_wait(hvd_handle handle, double seconds);
 /* Waits until all handles are done, whatever their outcome, and returns the first failure in the order given.

@@ -282,6 +282,25 @@ int32_t hvd_poll(hvd_handle handle) {
   });
 }
 
+hvd_code hvd_when_done(hvd_handle handle, hvd_done done, void* context) {
+  return guarded([&]() -> Status {
+    TaskRef task;
+    {
+      auto found = find(Runtime::Visit(Runtime::instance()), handle);
+      if (!found.ok()) return found.status();
+      task = std::move(*found);
+    }
+    if (task->late_listener) return {Code::invalid_argument, "something waits for the end of this handle already"};
+    auto call = [done, context](const Task& ended) {
+      done(context, ended.handle, static_cast<hvd_code>(ended.status.code()));
+    };
+    task->late_listener = call;
+    Task::Listener before = Task::Listener::none;
+    if (!task->listener.compare_exchange_strong(before, Task::Listener::attached)) call(*task);
+    return {};
+  });
+}
+
 hvd_code hvd_wait(hvd_handle handle, double seconds) {
   return guarded([&]() -> Status {
     TaskRef task;

@@ -24,11 +24,12 @@ struct ElementJob {
   const double* weights;  // one per source; only weighted_sum reads them
 };
 
-// Rows are dtypes; complex ones have none, the caller passes their parts. Null where kernels.h promises nothing.
+// Rows are dtypes; complex ones have none, the caller passes their parts. The bits of integers are those of bytes.
+// Null where kernels.h promises nothing.
 struct Kernels {
   using Elementwise = void (*)(const ElementJob& job);
   using Dot = double (*)(const std::byte* a, const std::byte* b, size_t count);
-  enum Operator { kSum, kMin, kMax, kProduct, kOperators };
+  enum Operator { kSum, kMin, kMax, kProduct, kAnd, kOr, kXor, kOperators };
   struct Row {
     Elementwise reduce[kOperators];
     Elementwise weighted_sum;

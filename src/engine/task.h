@@ -28,6 +28,10 @@ struct Task {
   std::vector<Operation> operations;  // the driving thread's until done, then the caller's
   std::function<void(const Task&)> on_done;
   Status status;  // written before `done`
+  // What a caller attached after it had submitted the task. Whoever comes second, the caller or the end, calls it.
+  enum class Listener : int32_t { none, attached, over };
+  std::function<void(const Task&)> late_listener;
+  std::atomic<Listener> listener{Listener::none};
   std::atomic<bool> done{false};
   std::atomic<int32_t> launched{0};  // operations whose work is on a stream of their device
 

@@ -41,6 +41,8 @@ struct FreeBytes {
 };
 
 struct Operation {
+  static constexpr int32_t kSelf = -2;  // as root_rank of a transfer: this rank, until it is checked
+
   Request request;
   TensorView input;
   // For kinds whose output size is known at submit: the caller's buffer (it may be the input's). Otherwise data is null
@@ -49,10 +51,12 @@ struct Operation {
   std::function<std::byte*(const TensorView& output)> allocate;
   std::unique_ptr<std::byte, FreeBytes> owned_output;  // engine-allocated output
   std::vector<int64_t> sent_rows;                      // alltoall: for each rank of the set
-  std::vector<int64_t> received_rows;  // allgather, alltoall: from each rank of the set; known before a backend runs
+  std::vector<int64_t> received_rows;  // allgather, alltoall, gather: from each rank of the set; known before a backend runs
   int64_t largest_rows = 0;            // alltoall: of all pairs of ranks
+  size_t output_room = 0;              // bytes of the caller's output where the size is not known at submit
   uint64_t set_serial = 0;             // of the process set it was submitted for, see ProcessSets::serial()
-  int32_t root_position = 0;           // broadcast: the root's place in the process set
+  int32_t root_position = 0;           // of kinds with a root: its place in the process set
+  int32_t peer = -1;                   // transfer: the other rank
   int32_t result = -1;                 // join: last rank; add_process_set: id
   // On a device: events of its backend, after which the input is ready and the output is written.
   std::shared_ptr<void> ready;

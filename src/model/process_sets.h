@@ -1,6 +1,6 @@
 // The process sets of a world: which ranks belong to which id. Every rank holds the same table because adding and
 // removing are plans. Ids of removed sets are used again, first removed first; a serial number never is.
-// Thread rule: plain value.
+// Thread rule: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,11 @@
 #include "model/request.h"
 
 namespace hvd {
+
+// Every two ranks are a set of their own from the start, for what one sends to the other; a rank and itself are one, too.
+// Their ids are negative and follow from the ranks, so nobody has to add them. Ranks of the world, in any order.
+int32_t pair_set(int32_t a, int32_t b);
+constexpr bool is_pair(int32_t id) { return id < 0; }
 
 // Why an operation on a set fails that is gone before all its ranks have submitted it.
 Status process_set_removed(int32_t id);
@@ -32,7 +37,10 @@ class ProcessSets {
   void remove(int32_t id);                         // not kWorldSet
 
  private:
+  const std::vector<int32_t>* find_pair(int32_t id) const;
+
   std::map<int32_t, std::vector<int32_t>> sets_;
+  mutable std::map<int32_t, std::vector<int32_t>> pairs_;  // those that were asked for
   std::map<int32_t, uint64_t> serials_;
   uint64_t added_ = 0;
   std::deque<int32_t> free_ids_;

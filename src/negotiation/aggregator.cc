@@ -104,6 +104,7 @@ Status Aggregator::State::submit(Entry& entry, Arrival&& arrival, uint64_t posit
     table().backdate(entry, arrival.since);
   }
   at_once |= arrival.some != nullptr;  // a node below has passed it on
+  at_once |= arrival.request->kind == Kind::transfer;  // a probe may wait for it
   at_once |= gathering_.pay(entry, arrival);
   gathering_.record(entry, std::move(arrival));
   if (at_once || entry.at_once || is_of_passed_group(entry)) {

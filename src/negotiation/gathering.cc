@@ -19,7 +19,9 @@ Gathering::Gathering(int32_t world_size, Subtrees tree)
 
 const Members* Gathering::find(int32_t process_set) const {
   auto found = members_.find(process_set);
-  return found == members_.end() ? nullptr : &found->second;
+  if (found != members_.end()) return &found->second;
+  const std::vector<int32_t>* ranks = is_pair(process_set) ? sets_.ranks(process_set) : nullptr;
+  return ranks == nullptr ? nullptr : &members_.emplace(process_set, Members(tree_, *ranks)).first->second;
 }
 
 uint64_t Gathering::removed_in(int32_t process_set) const {

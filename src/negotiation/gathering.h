@@ -84,7 +84,7 @@ class Gathering {
   ProcessSets sets_;
   RequestTable table_;
   Joins joins_;
-  std::map<int32_t, Members> members_;   // by process set
+  mutable std::map<int32_t, Members> members_;  // by process set; of pairs those that were asked for
   const Members* world_;                 // of them
   std::map<int32_t, Removal> removals_;  // process sets that existed once; their ids may be in use again
 };

@@ -36,8 +36,6 @@ inline constexpr size_t kMaxRemembered = 64;
 // Larger tensors do not exist; the bound keeps sums and products of sizes inside 64 bits.
 inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 48;
 
-constexpr bool has_tensor(Kind kind) { return kind <= Kind::reducescatter; }
-constexpr bool manages_sets(Kind kind) { return kind == Kind::add_process_set || kind == Kind::remove_process_set; }
 
 // The process set whose ranks must all submit the request.
 inline int32_t gathering_set(const Request& request) {

@@ -13,7 +13,8 @@ bool same_devices(const DeviceMap& a, const DeviceMap& b) {
   return a == b || (a != nullptr && b != nullptr && *a == *b);
 }
 
-bool is_cacheable(Kind kind) { return has_tensor(kind) || kind == Kind::barrier; }
+// Transfers and probes have another name each time.
+bool is_cacheable(Kind kind) { return (moves_data(kind) && kind != Kind::transfer) || kind == Kind::barrier; }
 
 }  // namespace
 

@@ -54,6 +54,35 @@ void Readiness::finish_message(TimePoint now) {
     if (completed_[i]->state == Entry::State::collecting) complete(*completed_[i], now);
   }
   completed_.clear();
+  if (!probes_.empty()) answer_probes(now);
+}
+
+// The oldest transfer to the rank of the probe that only its sender has submitted, and that no probe has found. The name
+// of a probe is "<tag>#<anything>", that of a transfer "<source>><target>:<tag>#<number>".
+Entry* Readiness::find_sent(const Entry& probe) const {
+  std::string_view tag = std::string_view(probe.key.name).substr(0, probe.key.name.find('#') + 1);
+  int32_t receiver = probe.members->ranks.front();
+  for (Entry* entry = table().oldest(); entry != nullptr; entry = entry->newer) {
+    const Request& request = *entry->arrivals.front().request;
+    if (request.kind != Kind::transfer || entry->is_probed || request.root_rank == receiver) continue;
+    if (request.process_set != pair_set(request.root_rank, receiver)) continue;
+    if (!entry->submitted.contains(Rank{request.root_rank})) continue;
+    std::string_view name = entry->key.name;
+    if (name.substr(name.find(':') + 1).starts_with(tag)) return entry;
+  }
+  return nullptr;
+}
+
+void Readiness::answer_probes(TimePoint now) {
+  std::erase_if(probes_, [&](const NameKey& key) {
+    Entry* probe = table().find(key.view());
+    if (probe == nullptr || probe->state != Entry::State::collecting) return true;  // it has failed
+    Entry* sent = find_sent(*probe);
+    if (sent == nullptr) return false;
+    sent->is_probed = true;
+    push(probe, probe->arrivals.front().request, {}, sent->arrivals.front().request->root_rank, now);
+    return true;
+  });
 }
 
 // What this rank asks for has failed already. An error reaches every rank that has the name pending, so a next
@@ -101,6 +130,7 @@ Status Readiness::join(Rank rank, AgreedRequest request, TimePoint now) {
 
 void Readiness::complete(Entry& entry, TimePoint now) {
   if (Status error = judge(entry); !error.ok()) return reject(entry, std::move(error), now);
+  if (entry.arrivals.front().request->kind == Kind::probe) return probes_.push_back(NameKey(entry.key.view()));
   if (!entry.groups.empty()) {
     entry.state = Entry::State::held;
     for (Entry* member : groups_.complete(entry)) {

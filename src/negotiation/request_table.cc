@@ -88,6 +88,7 @@ void RequestTable::reset(Entry& entry) {
   entry.carried = Entry::Carried::none;
   entry.passed_on = 0;
   entry.at_once = false;
+  entry.is_probed = false;
 }
 
 std::vector<Entry*> RequestTable::open_in(int32_t process_set) {

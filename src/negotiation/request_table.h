@@ -105,6 +105,8 @@ struct Entry {
   // it had processed that message was failed by it.
   uint64_t failed_in = 0;
 
+  bool is_probed = false;  // a transfer whose receiver has been told; only in a Coordinator
+
   // Only in an Aggregator.
   size_t passed_on = 0;  // so many of the arrivals have gone up
   bool at_once = false;  // further ones go up as they come

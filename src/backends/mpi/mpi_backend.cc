@@ -40,18 +40,25 @@ std::string_view MpiBackend::activity(Kind kind) const {
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::transfer:
+    case Kind::probe: break;
   }
   return "NONE";
 }
 
-// The built-in backend has Adasum, and the words for what is not supported. An average may need a factor: how many
-// ranks there are does not matter for that.
+// The built-in backend has Adasum, bitwise operations, the kinds after reducescatter, and the words for what is not
+// supported. An average may need a factor: how many ranks there are does not matter for that.
 bool MpiBackend::accepts(const Plan& plan) const {
   const Request& request = plan.first();
   if (request.device != kHost || request.kind > Kind::reducescatter) return false;
   if (request.kind != Kind::allreduce && request.kind != Kind::reducescatter) return true;
-  if (request.reduce_op == ReduceOp::adasum) return false;
+  if (request.reduce_op == ReduceOp::adasum || request.reduce_op > ReduceOp::product) return false;
+  bool adds_up = request.reduce_op == ReduceOp::sum || request.reduce_op == ReduceOp::average;
+  if (request.kind == Kind::reducescatter && !adds_up) return false;
   Reduction reduction = reduction_of(request, 2);
   return can_reduce(reduction.dtype, reduction.op) && (!scales(reduction) || can_scale(reduction.dtype));
 }

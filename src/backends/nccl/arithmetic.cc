@@ -39,6 +39,7 @@ std::optional<NcclType> nccl_type_of(DType dtype) {
 }
 
 bool can_use_nccl(const Request& request, bool on_one_host) {
+  if (reduces(request.kind) && request.reduce_op > ReduceOp::product) return false;
   switch (request.kind) {
     case Kind::allgather:
     case Kind::broadcast:
@@ -50,7 +51,12 @@ bool can_use_nccl(const Request& request, bool on_one_host) {
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::transfer:
+    case Kind::probe: break;
   }
   return false;
 }
@@ -67,6 +73,9 @@ NcclReduction nccl_reduction_of(const Request& request, int32_t ranks) {
     case ReduceOp::min: reduction.op = NcclOp::min; break;
     case ReduceOp::max: reduction.op = NcclOp::max; break;
     case ReduceOp::product: reduction.op = NcclOp::product; break;
+    case ReduceOp::bit_and:
+    case ReduceOp::bit_or:
+    case ReduceOp::bit_xor: break;  // can_use_nccl() refuses them
     case ReduceOp::adasum:  // on one host it is the average
     case ReduceOp::average: {
       bool is_power_of_two = std::has_single_bit(static_cast<uint32_t>(ranks));

@@ -94,7 +94,12 @@ Status NcclLaunch::run() {
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::transfer:
+    case Kind::probe: break;
   }
   return {Code::unknown, "this kind of operation moves no data"};
 }

@@ -29,7 +29,7 @@ TEST_P(GroupsTest, MembersAreKnownBeforeTheFirstOfTheirMessageFails) {
   for (int32_t size : {1, 3}) {
     Simulation world(size);
     Request impossible = of_kind(Kind::reducescatter, "x");
-    impossible.reduce_op = ReduceOp::min;
+    impossible.reduce_op = ReduceOp::adasum;
     for (int32_t rank = 0; rank < size; rank++) {
       world.ranks[rank]->announce(in_group("g", 2, impossible));
       world.ranks[rank]->announce(in_group("g", 2, allreduce("y")));

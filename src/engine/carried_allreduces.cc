@@ -35,15 +35,15 @@ bool CarriedAllreduces::may_carry(const Operation& operation) const {
 }
 
 void CarriedAllreduces::on_carried(const Request& request, ByteView theirs) {
-  Task::Place* place = operations_.find(request);
-  if (place == nullptr) return;  // the engine has ended meanwhile
-  Status status = allocate_output(*place->operation);
+  Task::Entry* entry = operations_.find(request);
+  if (entry == nullptr) return;  // the engine has ended meanwhile
+  Status status = allocate_output(*entry->operation);
   if (status.ok()) {
-    status = combine(*place->operation, theirs, rank_);
+    status = combine(*entry->operation, theirs, rank_);
   } else {
     transport_.abort(status);
   }
-  operations_.finish({&place, 1}, status, done_);
+  operations_.finish({&entry, 1}, status, done_);
   for (const TaskRef& task : done_) on_done_(*task);
   done_.clear();
 }

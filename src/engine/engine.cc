@@ -298,10 +298,10 @@ Status Engine::check_again(const Task& task) const {
 }
 
 void Engine::refuse(Task& task, const Status& status) {
-  std::vector<Task::Place*> places;
-  for (Task::Place& place : task.places) places.push_back(&place);
+  std::vector<Task::Entry*> entries;
+  for (Task::Entry& entry : task.entries) entries.push_back(&entry);
   std::vector<TaskRef> done;
-  operations_->finish(places, status, done);
+  operations_->finish(entries, status, done);
   for (const TaskRef& each : done) on_done(*each);
 }
 

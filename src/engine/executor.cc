@@ -39,7 +39,7 @@ Executor::Execution& Executor::take_execution() {
 
 void Executor::retire(Execution& execution) {
   execution.plan.tensors.clear();
-  execution.places.clear();
+  execution.entries.clear();
   execution.operations.clear();
   execution.stand_ins.clear();
   execution.done.clear();
@@ -92,17 +92,17 @@ Status Executor::run(Plan&& plan) {
 // The plan's operations on this rank, in the plan's order.
 bool Executor::collect(Execution& execution) {
   const Plan& plan = execution.plan;
-  operations_.find(plan, execution.places);
+  operations_.find(plan, execution.entries);
   for (size_t i = 0; i < plan.tensors.size(); i++) {
     const Request& request = *plan.tensors[i];
-    if (execution.places[i] != nullptr) {
-      execution.operations.push_back(execution.places[i]->operation);
+    if (execution.entries[i] != nullptr) {
+      execution.operations.push_back(execution.entries[i]->operation);
     } else if (plan.error == Code::ok && request.kind == Kind::allreduce &&
                process_sets_.is_member(request.process_set)) {
       stand_in(execution, request);  // this rank has joined; else the set, or the error, concerns others
     }
   }
-  std::erase(execution.places, nullptr);
+  std::erase(execution.entries, nullptr);
   return changes_process_sets(plan) || !execution.operations.empty();
 }
 
@@ -168,13 +168,13 @@ void Executor::start(Execution& execution) {
 }
 
 void Executor::tell_launched(Execution& execution) {
-  for (const Task::Place* place : execution.places) place->task->launched.fetch_add(1, std::memory_order_seq_cst);
+  for (const Task::Entry* entry : execution.entries) entry->task->launched.fetch_add(1, std::memory_order_seq_cst);
   on_launched_();
 }
 
 void Executor::finish(Execution& execution, const Status& status) {
-  execution.recording.end(execution.places);
-  operations_.finish(execution.places, status, execution.done);
+  execution.recording.end(execution.entries);
+  operations_.finish(execution.entries, status, execution.done);
   for (const TaskRef& task : execution.done) on_done_(*task);
 }
 

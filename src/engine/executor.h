@@ -42,7 +42,7 @@ class Executor {
   // A plan under way: what must stay until its backend is done.
   struct Execution {
     Plan plan;
-    std::vector<Task::Place*> places;    // of its tensors; null: this rank has none of that name
+    std::vector<Task::Entry*> entries;   // of its tensors; null: this rank has none of that name
     std::vector<Operation*> operations;  // those, and the stand-ins
     std::vector<TaskRef> stand_ins;      // zeros that a joined rank contributes
     std::vector<TaskRef> done;           // by the end of the plan

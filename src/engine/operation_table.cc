@@ -18,44 +18,44 @@ size_t OperationTable::hash_of(int32_t process_set, std::string_view name) {
   return std::hash<std::string_view>()(name) ^ static_cast<size_t>(process_set) * 0x9e3779b97f4a7c15ull;
 }
 
-// ---- the names in flight: chains through the places of the tasks ----
+// ---- the names in flight: chains through the entries of the tasks ----
 
-Task::Place* OperationTable::find_place(size_t hash, int32_t process_set, std::string_view name) const {
-  for (Task::Place* place = buckets_[hash & (buckets_.size() - 1)]; place != nullptr; place = place->next) {
-    const Request& request = place->operation->request;
-    if (place->hash == hash && request.process_set == process_set && request.name == name) return place;
+Task::Entry* OperationTable::find_entry(size_t hash, int32_t process_set, std::string_view name) const {
+  for (Task::Entry* entry = buckets_[hash & (buckets_.size() - 1)]; entry != nullptr; entry = entry->next) {
+    const Request& request = entry->operation->request;
+    if (entry->hash == hash && request.process_set == process_set && request.name == name) return entry;
   }
   return nullptr;
 }
 
-Task::Place* OperationTable::find_taken(const Request& request) const {
-  Task::Place* place = find_place(hash_of(request.process_set, request.name), request.process_set, request.name);
-  return place != nullptr && place->is_taken ? place : nullptr;
+Task::Entry* OperationTable::find_taken(const Request& request) const {
+  Task::Entry* entry = find_entry(hash_of(request.process_set, request.name), request.process_set, request.name);
+  return entry != nullptr && entry->is_taken ? entry : nullptr;
 }
 
-void OperationTable::insert(Task::Place& place) {
+void OperationTable::insert(Task::Entry& entry) {
   if (in_flight_ == buckets_.size()) grow();
-  Task::Place*& first = bucket(place.hash);
-  place.next = std::exchange(first, &place);
+  Task::Entry*& first = bucket(entry.hash);
+  entry.next = std::exchange(first, &entry);
   in_flight_++;
 }
 
-void OperationTable::erase(Task::Place& place) {
-  Task::Place** link = &bucket(place.hash);
-  while (*link != &place) link = &(*link)->next;
-  *link = place.next;
+void OperationTable::erase(Task::Entry& entry) {
+  Task::Entry** link = &bucket(entry.hash);
+  while (*link != &entry) link = &(*link)->next;
+  *link = entry.next;
   in_flight_--;
 }
 
 void OperationTable::grow() {
-  std::vector<Task::Place*> old(buckets_.size() * 2);
+  std::vector<Task::Entry*> old(buckets_.size() * 2);
   old.swap(buckets_);
-  for (Task::Place* place : old) {
-    while (place != nullptr) {
-      Task::Place* next = place->next;
-      Task::Place*& first = bucket(place->hash);
-      place->next = std::exchange(first, place);
-      place = next;
+  for (Task::Entry* entry : old) {
+    while (entry != nullptr) {
+      Task::Entry* next = entry->next;
+      Task::Entry*& first = bucket(entry->hash);
+      entry->next = std::exchange(first, entry);
+      entry = next;
     }
   }
 }
@@ -102,10 +102,10 @@ void OperationTable::release(int64_t handle) {
 
 Status OperationTable::add(const TaskRef& task) {
   std::vector<Operation>& operations = task->operations;
-  task->places.resize(operations.size());
+  task->entries.resize(operations.size());
   for (size_t i = 0; i < operations.size(); i++) {
     const Request& request = operations[i].request;
-    task->places[i] = {
+    task->entries[i] = {
         .operation = &operations[i], .task = task.get(), .hash = hash_of(request.process_set, request.name)};
   }
   std::lock_guard lock(mutex_);
@@ -115,11 +115,11 @@ Status OperationTable::add(const TaskRef& task) {
   }
   for (size_t i = 0; i < operations.size(); i++) {
     const Request& request = operations[i].request;
-    if (find_place(task->places[i].hash, request.process_set, request.name) == nullptr) {
-      insert(task->places[i]);
+    if (find_entry(task->entries[i].hash, request.process_set, request.name) == nullptr) {
+      insert(task->entries[i]);
       continue;
     }
-    while (i > 0) erase(task->places[--i]);
+    while (i > 0) erase(task->entries[--i]);
     return {
         Code::invalid_argument,
         fmt::format("an operation with the name {} is already in flight; give each operation its own name, or wait for "
@@ -139,45 +139,45 @@ size_t OperationTable::take_new(std::vector<Task*>& tasks) {
   std::lock_guard lock(mutex_);
   tasks.swap(new_);
   for (Task* task : tasks) {
-    for (Task::Place& place : task->places) place.is_taken = true;
+    for (Task::Entry& entry : task->entries) entry.is_taken = true;
   }
   has_new_.store(false, std::memory_order_relaxed);
   return in_flight_;
 }
 
-void OperationTable::find(const Plan& plan, std::vector<Task::Place*>& found) const {
+void OperationTable::find(const Plan& plan, std::vector<Task::Entry*>& found) const {
   std::lock_guard lock(mutex_);
   for (const AgreedRequest& request : plan.tensors) found.push_back(find_taken(*request));
 }
 
-Task::Place* OperationTable::find(const Request& request) const {
+Task::Entry* OperationTable::find(const Request& request) const {
   std::lock_guard lock(mutex_);
   return find_taken(request);
 }
 
-void OperationTable::finish_place(Task::Place& place, const Status& status, std::vector<TaskRef>& done) {
-  erase(place);
-  Task& task = *place.task;
+void OperationTable::finish_entry(Task::Entry& entry, const Status& status, std::vector<TaskRef>& done) {
+  erase(entry);
+  Task& task = *entry.task;
   if (task.status.ok()) task.status = status;
-  place.operation->status = status;
+  entry.operation->status = status;
   if (--task.unfinished == 0) done.push_back(TaskRef::adopt(&task));
 }
 
-void OperationTable::finish(std::span<Task::Place* const> places, const Status& status, std::vector<TaskRef>& done) {
+void OperationTable::finish(std::span<Task::Entry* const> entries, const Status& status, std::vector<TaskRef>& done) {
   std::lock_guard lock(mutex_);
-  for (Task::Place* place : places) finish_place(*place, status, done);
+  for (Task::Entry* entry : entries) finish_entry(*entry, status, done);
 }
 
 std::vector<TaskRef> OperationTable::finish_all(const Status& status) {
   std::lock_guard lock(mutex_);
-  std::vector<Task::Place*> ending;
-  for (Task::Place* place : buckets_) {
-    for (; place != nullptr; place = place->next) {
-      if (!place->operation->running) ending.push_back(place);
+  std::vector<Task::Entry*> ending;
+  for (Task::Entry* entry : buckets_) {
+    for (; entry != nullptr; entry = entry->next) {
+      if (!entry->operation->running) ending.push_back(entry);
     }
   }
   std::vector<TaskRef> done;
-  for (Task::Place* place : ending) finish_place(*place, status, done);
+  for (Task::Entry* entry : ending) finish_entry(*entry, status, done);
   new_.clear();  // they are among those
   has_new_.store(false, std::memory_order_relaxed);
   return done;

@@ -29,10 +29,10 @@ class OperationTable {
   size_t take_new(std::vector<Task*>& tasks);
 
   // The operations of a plan, one for each tensor, among those that take_new() has returned; null: there is none.
-  void find(const Plan& plan, std::vector<Task::Place*>& found) const;
-  Task::Place* find(const Request& request) const;
+  void find(const Plan& plan, std::vector<Task::Entry*>& found) const;
+  Task::Entry* find(const Request& request) const;
   // The operations have come to an end. Appends the tasks of which it was the last one: they are done.
-  void finish(std::span<Task::Place* const> places, const Status& status, std::vector<TaskRef>& done);
+  void finish(std::span<Task::Entry* const> entries, const Status& status, std::vector<TaskRef>& done);
   // Ends everything in flight that no backend is running (it ends that itself, and its buffers must stay until then);
   // returns the tasks that are done by it.
   std::vector<TaskRef> finish_all(const Status& status);
@@ -50,18 +50,18 @@ class OperationTable {
   };
 
   static size_t hash_of(int32_t process_set, std::string_view name);
-  Task::Place*& bucket(size_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
-  Task::Place* find_place(size_t hash, int32_t process_set, std::string_view name) const;
-  Task::Place* find_taken(const Request& request) const;
-  void insert(Task::Place& place);
-  void erase(Task::Place& place);
+  Task::Entry*& bucket(size_t hash) { return buckets_[hash & (buckets_.size() - 1)]; }
+  Task::Entry* find_entry(size_t hash, int32_t process_set, std::string_view name) const;
+  Task::Entry* find_taken(const Request& request) const;
+  void insert(Task::Entry& entry);
+  void erase(Task::Entry& entry);
   void grow();
   const Slot* slot_of(int64_t handle) const;
   int64_t open_slot(const TaskRef& task);
-  void finish_place(Task::Place& place, const Status& status, std::vector<TaskRef>& done);
+  void finish_entry(Task::Entry& entry, const Status& status, std::vector<TaskRef>& done);
 
   mutable std::mutex mutex_;  // guards everything below
-  std::vector<Task::Place*> buckets_ = std::vector<Task::Place*>(64);
+  std::vector<Task::Entry*> buckets_ = std::vector<Task::Entry*>(64);
   size_t in_flight_ = 0;
   std::vector<Task*> new_;
   std::atomic<bool> has_new_{false};  // is new_ not empty? changed under the mutex, read without

@@ -57,11 +57,11 @@ Recorder::Execution Recorder::start(std::span<Operation* const> operations, std:
   return execution;
 }
 
-void Recorder::Execution::end(std::span<Task::Place* const> places) {
+void Recorder::Execution::end(std::span<Task::Entry* const> entries) {
   auto timeline = std::exchange(timeline_, nullptr);
   if (!timeline) return;
-  for (const Task::Place* place : places) {
-    const Operation& operation = *place->operation;
+  for (const Task::Entry* entry : entries) {
+    const Operation& operation = *entry->operation;
     if (has_activity_) timeline->activity_end(operation.request.name);
     if (operation.activities != nullptr) {
       for (const TimedActivity& each : *operation.activities) {

@@ -30,7 +30,7 @@ class Recorder final : public NegotiationObserver {
   class Execution {
    public:
     Execution() = default;
-    void end(std::span<Task::Place* const> places);
+    void end(std::span<Task::Entry* const> entries);
 
    private:
     friend class Recorder;

@@ -49,13 +49,13 @@ bool is_elastic_worker(const Config& config) {
   return config.elastic && config.worker_id >= 0 && !config.rendezvous_addr.empty();
 }
 
-void take_place(Config& config, const Place& place) {
-  config.rank = place.rank;
-  config.size = place.size;
-  config.local_rank = place.local_rank;
-  config.local_size = place.local_size;
-  config.cross_rank = place.cross_rank;
-  config.cross_size = place.cross_size;
+void take_rank(Config& config, const RankAssignment& assigned) {
+  config.rank = assigned.rank;
+  config.size = assigned.size;
+  config.local_rank = assigned.local_rank;
+  config.local_size = assigned.local_size;
+  config.cross_rank = assigned.cross_rank;
+  config.cross_size = assigned.cross_size;
 }
 
 constexpr Duration kReportPatience =
@@ -186,15 +186,15 @@ Result<std::shared_ptr<Engine>> Runtime::create_elastic_engine(Config config) {
   std::optional<int32_t> silent;
   if (cause.kind == OriginKind::silent && cause.rank >= 0) silent = cause.rank;
   for (;;) {
-    auto place = (*membership)->next_place(reason, silent.value_or(-1), deadline);
-    if (!place.ok()) return place.status();
+    auto assigned = (*membership)->next_place(reason, silent.value_or(-1), deadline);
+    if (!assigned.ok()) return assigned.status();
     silent.reset();
-    take_place(config, *place);
-    auto engine = create_engine_of(config, place->generation, (*membership)->voided());
+    take_rank(config, *assigned);
+    auto engine = create_engine_of(config, assigned->generation, (*membership)->voided());
     if (engine.ok() || engine.status().code() == Code::invalid_argument || Clock::now() >= deadline) return engine;
     reason = (*membership)->void_reason();
     if (reason.empty()) reason = engine.status().message();
-    log_info("world {} did not form: {}", static_cast<uint64_t>(place->generation), reason);
+    log_info("world {} did not form: {}", static_cast<uint64_t>(assigned->generation), reason);
   }
 }
 

@@ -15,13 +15,13 @@ namespace hvd {
 
 struct Task {
   // An operation among those in flight; guarded by the mutex of the OperationTable.
-  struct Place {
+  struct Entry {
     Operation* operation = nullptr;
     Task* task = nullptr;
     size_t hash = 0;  // of process set and name
     // The driver has seen it. What it has not seen, it has not announced, so no plan can mean it.
     bool is_taken = false;
-    Place* next = nullptr;
+    Entry* next = nullptr;
   };
 
   int64_t handle = 0;
@@ -31,8 +31,8 @@ struct Task {
   std::atomic<bool> done{false};
   std::atomic<int32_t> launched{0};  // operations whose work is on a stream of their device
 
-  std::vector<Place> places;  // of the operations, one by one
-  int32_t unfinished = 0;     // guarded by the mutex of the OperationTable
+  std::vector<Entry> entries;  // of the operations, one by one
+  int32_t unfinished = 0;      // guarded by the mutex of the OperationTable
   std::atomic<int32_t> references{0};
 };
 

@@ -10,13 +10,13 @@ void put_reason(Encoder& out, const std::string& text) {
   out.text(std::string_view(text).substr(0, kLongestElasticReason));
 }
 
-void write(Encoder& out, const WorkerReady& m) {
+void write(Encoder& out, const RankRequest& m) {
   put(out, m.last);
   put_reason(out, m.reason);
   out.signed_varint(m.lost_rank);
 }
-void write(Encoder& out, const WorkerLeaves& m) { put_reason(out, m.reason); }
-void write(Encoder& out, const Place& m) {
+void write(Encoder& out, const LeaveNotice& m) { put_reason(out, m.reason); }
+void write(Encoder& out, const RankAssignment& m) {
   put(out, m.generation);
   for (int32_t number : {m.rank, m.size, m.local_rank, m.local_size, m.cross_rank, m.cross_size})
     out.signed_varint(number);
@@ -34,15 +34,15 @@ void write(Encoder& out, const HostsChanged& m) {
 
 void read(Decoder& in, Generation& generation) { generation = Generation{in.varint()}; }
 void read(Decoder& in, std::string& text) { text = std::string(in.text()); }
-void read(Decoder& in, WorkerReady& m) {
+void read(Decoder& in, RankRequest& m) {
   read(in, m.last);
   read(in, m.reason);
   int64_t rank = in.signed_varint();
   if (rank < -1 || rank >= kLargestWorld) in.fail();
   m.lost_rank = static_cast<int32_t>(rank);
 }
-void read(Decoder& in, WorkerLeaves& m) { read(in, m.reason); }
-void read(Decoder& in, Place& m) {
+void read(Decoder& in, LeaveNotice& m) { read(in, m.reason); }
+void read(Decoder& in, RankAssignment& m) {
   read(in, m.generation);
   for (auto [rank, size] :
        {std::pair(&m.rank, &m.size), {&m.local_rank, &m.local_size}, {&m.cross_rank, &m.cross_size}}) {

@@ -16,17 +16,17 @@
 namespace hvd {
 
 // worker -> launcher
-struct WorkerReady {
+struct RankRequest {
   Generation last{0};      // the world it comes from; 0: none yet
   std::string reason;      // why that one ended; empty for a newcomer
   int32_t lost_rank = -1;  // whom of that one it found silent or lost; -1: it does not know
 };
-struct WorkerLeaves {
+struct LeaveNotice {
   std::string reason;
 };
 
 // launcher -> worker
-struct Place {
+struct RankAssignment {
   Generation generation{1};
   int32_t rank = 0, size = 1;
   int32_t local_rank = 0, local_size = 1;
@@ -48,7 +48,8 @@ struct HostsChanged {
   double timestamp = 0;  // seconds since 1970
 };
 
-using ElasticMessage = std::variant<WorkerReady, WorkerLeaves, Place, WorldVoid, Dismissal, JobOver, HostsChanged>;
+using ElasticMessage =
+    std::variant<RankRequest, LeaveNotice, RankAssignment, WorldVoid, Dismissal, JobOver, HostsChanged>;
 
 inline constexpr size_t kLargestElasticMessage = 16 << 10;
 inline constexpr size_t kLongestElasticReason = 4 << 10;  // more is cut off

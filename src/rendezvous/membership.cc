@@ -97,7 +97,7 @@ Status Membership::exchange() {
 
 void Membership::take(ElasticMessage message) {
   std::lock_guard lock(mutex_);
-  std::visit(Match{[&](Place& place) {
+  std::visit(Match{[&](RankAssignment& place) {
                      last_ = place.generation;
                      silence(voided_);  // it may have been about the world before
                      place_ = place;
@@ -134,7 +134,7 @@ Status Membership::send(const ElasticMessage& message) {
 
 // A world that is void before anybody looked at it is not handed out; the launcher was asked, so another place follows
 // once this process has said again that it is ready.
-Result<Place> Membership::next_place(const std::string& reason, int32_t lost_rank, TimePoint deadline) {
+Result<RankAssignment> Membership::next_place(const std::string& reason, int32_t lost_rank, TimePoint deadline) {
   std::string why = reason;
   for (;;) {
     Generation last;
@@ -147,7 +147,7 @@ Result<Place> Membership::next_place(const std::string& reason, int32_t lost_ran
       is_waiting_ = true;
       last = last_;
     }
-    if (Status status = send(WorkerReady{.last = last, .reason = why, .lost_rank = lost_rank}); !status.ok())
+    if (Status status = send(RankRequest{.last = last, .reason = why, .lost_rank = lost_rank}); !status.ok())
       return status;
     std::unique_lock lock(mutex_);
     bool has_come = arrived_.wait_until(lock, deadline,
@@ -188,6 +188,6 @@ void Membership::stop_waiting() {
   arrived_.notify_all();
 }
 
-Status Membership::leave(const std::string& reason) { return send(WorkerLeaves{reason}); }
+Status Membership::leave(const std::string& reason) { return send(LeaveNotice{reason}); }
 
 }  // namespace hvd

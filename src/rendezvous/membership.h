@@ -35,7 +35,7 @@ class Membership {
   // Says that this process is ready for the next world, for a reason, and waits for its place there. `lost_rank`: whom
   // it found silent; -1: none. removed: there is no place; peer_lost: the launcher is gone; aborted: the job has
   // failed; timed_out.
-  Result<Place> next_place(const std::string& reason, int32_t lost_rank, TimePoint deadline);
+  Result<RankAssignment> next_place(const std::string& reason, int32_t lost_rank, TimePoint deadline);
   // Readable once the launcher has said that the world last given cannot form.
   int voided() const { return voided_.get(); }
   std::string void_reason() const;
@@ -63,7 +63,7 @@ class Membership {
   std::condition_variable arrived_;
   std::deque<Bytes> outgoing_;
   Generation last_{0};
-  std::optional<Place> place_;
+  std::optional<RankAssignment> place_;
   std::optional<Dismissal> dismissal_;
   std::string void_reason_;
   std::deque<HostsChanged> changes_;

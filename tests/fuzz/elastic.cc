@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd;
   auto message = decode_elastic_message(std::as_bytes(std::span(data, size)));
   if (!message.ok()) return 0;
-  if (const Place* place = std::get_if<Place>(&*message)) {
+  if (const RankAssignment* place = std::get_if<RankAssignment>(&*message)) {
     if (place->rank < 0 || place->rank >= place->size) std::abort();
     if (place->local_rank < 0 || place->local_rank >= place->local_size) std::abort();
     if (place->cross_rank < 0 || place->cross_rank >= place->cross_size) std::abort();

@@ -93,14 +93,14 @@ void Collective::start(bool wait_follows) {
     if (code != HVD_OK) fail(code);
     return;
   }
-  places_.reserve(call_.groups.size());  // the engine is told where they are
+  group_outputs_.reserve(call_.groups.size());  // the engine is told where they are
   size_t first = 0;
   for (int32_t size : call_.groups) {
     std::vector<hvd_request> requests;
     for (size_t i = first; i < first + static_cast<size_t>(size); i++) requests.push_back(request(i));
-    places_.push_back({.owner = this, .first = first, .problems = {}, .spare = {}});
+    group_outputs_.push_back({.owner = this, .first = first, .problems = {}, .spare = {}});
     options.allocate = &on_allocate;
-    options.allocate_context = &places_.back();
+    options.allocate_context = &group_outputs_.back();
     hvd_handle handle = 0;
     hvd_code code = hvd_submit(requests.data(), size, &options, &handle);
     if (code != HVD_OK) fail(code);
@@ -113,12 +113,12 @@ void Collective::finish() {
   hvd_code code = hvd_wait_many(handles_.data(), static_cast<int32_t>(handles_.size()), -1);
   if (code != HVD_OK) fail(code);
   wait_and_release();
-  for (const Place& place : places_) {
-    if (!place.problems.empty()) throw CallError(kFfiInvalidArgument, place.problems.front());
+  for (const GroupOutputs& group : group_outputs_) {
+    if (!group.problems.empty()) throw CallError(kFfiInvalidArgument, group.problems.front());
   }
 }
 
-void* Collective::memory_for(Place& place, size_t index, int32_t ndim, const int64_t* shape) {
+void* Collective::memory_for(GroupOutputs& group, size_t index, int32_t ndim, const int64_t* shape) {
   hvd_tensor& output = outputs_[index];
   bool fits = ndim == output.ndim;
   size_t bytes = item_size(output.dtype);
@@ -128,17 +128,17 @@ void* Collective::memory_for(Place& place, size_t index, int32_t ndim, const int
   }
   static std::byte nothing[64];  // an empty array has no memory, but NULL would say that there is none to be had
   if (fits) return output.data != nullptr ? output.data : nothing;
-  place.problems.push_back("the result of " + call_.names[index] + " has the shape " + text_of(ndim, shape) + ", but " +
+  group.problems.push_back("the result of " + call_.names[index] + " has the shape " + text_of(ndim, shape) + ", but " +
                            text_of(output.ndim, output.shape) +
                            " was compiled: inside jit all ranks need the same number of rows. If the number of ranks "
                            "has changed, compile again (jax.clear_caches()); else call it outside jit");
-  place.spare.push_back(std::make_unique<std::byte[]>(bytes + 1));
-  return place.spare.back().get();
+  group.spare.push_back(std::make_unique<std::byte[]>(bytes + 1));
+  return group.spare.back().get();
 }
 
 void* Collective::on_allocate(void* context, int32_t index, int32_t, int32_t ndim, const int64_t* shape) try {
-  auto& place = *static_cast<Place*>(context);
-  return place.owner->memory_for(place, place.first + static_cast<size_t>(index), ndim, shape);
+  auto& group = *static_cast<GroupOutputs*>(context);
+  return group.owner->memory_for(group, group.first + static_cast<size_t>(index), ndim, shape);
 } catch (const std::exception&) {
   return nullptr;
 }

@@ -24,8 +24,8 @@ class Collective {
   void finish();                  // CallError: it failed, or a result is not of the size that was compiled
 
  private:
-  // A result whose size other ranks determine, too.
-  struct Place {
+  // The results of a group, whose sizes other ranks determine, too.
+  struct GroupOutputs {
     Collective* owner;
     size_t first;                                     // tensor of the group
     std::vector<std::string> problems;                // of sizes that do not fit
@@ -34,7 +34,7 @@ class Collective {
 
   bool engine_asks_for_memory() const { return call_.kind != HVD_ALLREDUCE && call_.kind != HVD_BROADCAST; }
   hvd_request request(size_t index) const;
-  void* memory_for(Place& place, size_t index, int32_t ndim, const int64_t* shape);
+  void* memory_for(GroupOutputs& group, size_t index, int32_t ndim, const int64_t* shape);
   [[noreturn]] void fail(hvd_code code) const;
   void wait_and_release() noexcept;
 
@@ -42,7 +42,7 @@ class Collective {
 
   Call call_;
   std::vector<hvd_tensor> inputs_, outputs_;
-  std::vector<Place> places_;  // one per group
+  std::vector<GroupOutputs> group_outputs_;  // one per group
   std::vector<hvd_handle> handles_;
 };
 

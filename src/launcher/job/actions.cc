@@ -98,13 +98,13 @@ void Job::act(const elastic::AssignGeneration& action) {
     worker->rank = place.rank;
     worker->member_of = action.generation;
     for (RankOutput& stream : worker->streams) stream.set_label(std::to_string(place.rank));
-    lines_.send(worker->id, Place{.generation = action.generation,
-                                  .rank = place.rank,
-                                  .size = place.size,
-                                  .local_rank = place.local_rank,
-                                  .local_size = place.local_size,
-                                  .cross_rank = place.cross_rank,
-                                  .cross_size = place.cross_size});
+    lines_.send(worker->id, RankAssignment{.generation = action.generation,
+                                           .rank = place.rank,
+                                           .size = place.size,
+                                           .local_rank = place.local_rank,
+                                           .local_size = place.local_size,
+                                           .cross_rank = place.cross_rank,
+                                           .cross_size = place.cross_size});
   }
   // One of them may have died since it asked.
   for (auto& [id, worker] : workers_)

@@ -251,7 +251,7 @@ void Job::on_host_lost(const std::string& host, std::string_view reason, bool is
 
 // ---- what workers say ----
 
-void Job::on_ready(int worker, const WorkerReady& ready) {
+void Job::on_ready(int worker, const RankRequest& ready) {
   WorkerRecord* one = find(worker);
   if (one == nullptr || one->is_over) return;
   elastic::WorkerReady event{.id = id_of(worker)};
@@ -260,7 +260,7 @@ void Job::on_ready(int worker, const WorkerReady& ready) {
   happened_.push_back(event);
 }
 
-void Job::on_leaving(int worker, const WorkerLeaves& leaves) {
+void Job::on_leaving(int worker, const LeaveNotice& leaves) {
   WorkerRecord* one = find(worker);
   if (one != nullptr && !one->is_over)
     happened_.push_back(elastic::WorkerLeaving{.id = id_of(worker), .reason = leaves.reason});

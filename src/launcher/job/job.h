@@ -65,8 +65,8 @@ class Job : FleetEvents, LineEvents {
   void on_report(int worker, const EndReport& report) override;
   void on_ended(int worker, const Ended& ended) override;
   void on_host_lost(const std::string& host, std::string_view reason, bool is_cause) override;
-  void on_ready(int worker, const WorkerReady& ready) override;
-  void on_leaving(int worker, const WorkerLeaves& leaves) override;
+  void on_ready(int worker, const RankRequest& ready) override;
+  void on_leaving(int worker, const LeaveNotice& leaves) override;
   void on_line_lost(int worker, std::string_view reason) override;
 
   // What the driver decides (actions.cc).

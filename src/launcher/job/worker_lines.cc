@@ -70,9 +70,9 @@ Status WorkerLines::listen_to(int worker, FramedStream& line, LineEvents& events
     if (!*bytes) return {};
     auto message = decode_elastic_message(**bytes);
     if (!message.ok()) return message.status();
-    if (const auto* ready = std::get_if<WorkerReady>(&*message)) {
+    if (const auto* ready = std::get_if<RankRequest>(&*message)) {
       events.on_ready(worker, *ready);
-    } else if (const auto* leaves = std::get_if<WorkerLeaves>(&*message)) {
+    } else if (const auto* leaves = std::get_if<LeaveNotice>(&*message)) {
       events.on_leaving(worker, *leaves);
     }
   }

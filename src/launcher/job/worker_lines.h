@@ -21,8 +21,8 @@ namespace hvd::launcher {
 
 class LineEvents {
  public:
-  virtual void on_ready(int worker, const WorkerReady& ready) = 0;
-  virtual void on_leaving(int worker, const WorkerLeaves& leaves) = 0;
+  virtual void on_ready(int worker, const RankRequest& ready) = 0;
+  virtual void on_leaving(int worker, const LeaveNotice& leaves) = 0;
   virtual void on_line_lost(int worker, std::string_view reason) = 0;
 
  protected:

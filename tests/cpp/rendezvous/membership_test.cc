@@ -24,7 +24,7 @@ constexpr int32_t kWorker = 7;
 TimePoint soon() { return Clock::now() + 60s; }  // what only a hanging test reaches
 std::string text(const Status& status) { return std::string(status.message()); }
 
-Place place_in(uint64_t generation, int32_t rank = 1, int32_t size = 3) {
+RankAssignment place_in(uint64_t generation, int32_t rank = 1, int32_t size = 3) {
   return {.generation = Generation{generation}, .rank = rank, .size = size, .local_rank = 0, .local_size = 2};
 }
 
@@ -83,7 +83,7 @@ class MembershipTest : public testing::TestWithParam<bool> {
   }
 
   // What next_place() comes to, asked by a thread of its own.
-  std::jthread ask(std::optional<Result<Place>>& answer, TimePoint deadline = soon()) {
+  std::jthread ask(std::optional<Result<RankAssignment>>& answer, TimePoint deadline = soon()) {
     return std::jthread([this, &answer, deadline] { answer.emplace(member_->next_place("because", 2, deadline)); });
   }
 
@@ -97,10 +97,10 @@ class MembershipTest : public testing::TestWithParam<bool> {
 
 TEST_P(MembershipTest, ReadinessIsAnsweredWithAPlace) {
   EXPECT_EQ(line_->from, kWorker);
-  std::optional<Result<Place>> answer;
+  std::optional<Result<RankAssignment>> answer;
   {
     auto asking = ask(answer);
-    WorkerReady ready = line_->hear<WorkerReady>();
+    RankRequest ready = line_->hear<RankRequest>();
     EXPECT_EQ(ready.last, Generation{0});
     EXPECT_EQ(ready.reason, "because");
     EXPECT_EQ(ready.lost_rank, 2);
@@ -110,15 +110,15 @@ TEST_P(MembershipTest, ReadinessIsAnsweredWithAPlace) {
   EXPECT_EQ((*answer)->rank, 1);
   EXPECT_EQ((*answer)->local_size, 2);
   auto asking = ask(answer);
-  EXPECT_EQ(line_->hear<WorkerReady>().last, Generation{4});
+  EXPECT_EQ(line_->hear<RankRequest>().last, Generation{4});
   line_->say(place_in(5));
 }
 
 TEST_P(MembershipTest, AWorldThatIsVoidBeforeItWasTakenIsNotHandedOut) {
-  std::optional<Result<Place>> answer;
+  std::optional<Result<RankAssignment>> answer;
   {
     auto asking = ask(answer);
-    line_->hear<WorkerReady>();
+    line_->hear<RankRequest>();
     line_->say(WorldVoid{.generation = Generation{3}, .reason = "an old one"});  // nothing to do with this
     line_->say(place_in(4));
   }
@@ -129,16 +129,16 @@ TEST_P(MembershipTest, AWorldThatIsVoidBeforeItWasTakenIsNotHandedOut) {
   ASSERT_TRUE(wait_readable(watched, soon()));
   EXPECT_EQ(member_->void_reason(), "rank 2 is gone");
   auto asking = ask(answer);  // which forgets it
-  line_->hear<WorkerReady>();
+  line_->hear<RankRequest>();
   EXPECT_FALSE(is_readable(member_->voided()));
   line_->say(place_in(6));
 }
 
 TEST_P(MembershipTest, WithoutAPlaceItIsRemovedForGood) {
-  std::optional<Result<Place>> answer;
+  std::optional<Result<RankAssignment>> answer;
   {
     auto asking = ask(answer);
-    line_->hear<WorkerReady>();
+    line_->hear<RankRequest>();
     line_->say(Dismissal{"its host is not listed any more"});
   }
   EXPECT_EQ(answer->status().code(), Code::removed);
@@ -167,14 +167,14 @@ TEST_P(MembershipTest, WhoWaitsForChangesCanBeWoken) {
 
 TEST_P(MembershipTest, TheLauncherHearsWhoLeaves) {
   ASSERT_TRUE(member_->leave("pre-empted").ok());
-  EXPECT_EQ(line_->hear<WorkerLeaves>().reason, "pre-empted");
+  EXPECT_EQ(line_->hear<LeaveNotice>().reason, "pre-empted");
 }
 
 TEST_P(MembershipTest, WithoutLauncherTheJobIsOverForAllThatWait) {
-  std::optional<Result<Place>> answer;
+  std::optional<Result<RankAssignment>> answer;
   {
     auto asking = ask(answer);
-    line_->hear<WorkerReady>();
+    line_->hear<RankRequest>();
     line_.reset();
     EXPECT_EQ(member_->next_change(kNever).status().code(), Code::aborted);
   }
@@ -185,10 +185,10 @@ TEST_P(MembershipTest, WithoutLauncherTheJobIsOverForAllThatWait) {
 }
 
 TEST_P(MembershipTest, AFailedJobSaysWhy) {
-  std::optional<Result<Place>> answer;
+  std::optional<Result<RankAssignment>> answer;
   {
     auto asking = ask(answer);
-    line_->hear<WorkerReady>();
+    line_->hear<RankRequest>();
     line_->say(JobOver{"too few slots"});
   }
   EXPECT_EQ(answer->status().code(), Code::aborted);
@@ -205,8 +205,8 @@ INSTANTIATE_TEST_SUITE_P(Lines, MembershipTest, testing::Bool(),
 
 TEST(ElasticMessages, EveryKindArrivesAsItWasSent) {
   for (const ElasticMessage& message : {
-           ElasticMessage(WorkerReady{.last = Generation{3}, .reason = "why", .lost_rank = 2}),
-           ElasticMessage(WorkerLeaves{"gone soon"}),
+           ElasticMessage(RankRequest{.last = Generation{3}, .reason = "why", .lost_rank = 2}),
+           ElasticMessage(LeaveNotice{"gone soon"}),
            ElasticMessage(place_in(9)),
            ElasticMessage(WorldVoid{.generation = Generation{9}, .reason = "r"}),
            ElasticMessage(Dismissal{"no"}),

@@ -9,7 +9,7 @@ import pytest
 from blocks import PAGES, ROOT
 
 UPSTREAM = {"HOROVOD_GPU_OPERATIONS"}  # named because there is no need for it
-PARTS = {"digits.py", "image_folder.py", "resnet.py"}  # of other examples
+PARTS = {"digits.py", "image_folder.py", "mxnet_digits.py", "resnet.py"}  # of other examples
 
 
 def sources() -> str:

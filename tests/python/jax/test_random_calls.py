@@ -168,6 +168,10 @@ def chosen() -> tuple[int, list[int]]:
     return picked, [int(number)] if number else list(range(PROGRAMS))
 
 
+# Programs differ in the number of their operations from rank to rank.
+pytestmark = pytest.mark.usefixtures("numbered_anew")
+
+
 def test_random_programs(sets: list[hvd.ProcessSet]) -> None:
     seed, numbers = chosen()
     generator = Generator([tuple(each.ranks or range(hvd.size())) for each in sets])

@@ -100,6 +100,6 @@ def test_keras_on_pytorch(horovodrun: str, tmp_path: Path) -> None:
 def test_other_backends_get_a_clear_error() -> None:
     from horovod._keras.backend import module_for
 
-    jax: Any = SimpleNamespace(__version__="3.15.1", backend=SimpleNamespace(backend=lambda: "jax"))
-    with pytest.raises(RuntimeError, match="KERAS_BACKEND=tensorflow or KERAS_BACKEND=torch"):
-        module_for(jax)
+    other: Any = SimpleNamespace(__version__="3.15.1", backend=SimpleNamespace(backend=lambda: "openvino"))
+    with pytest.raises(RuntimeError, match="openvino: set KERAS_BACKEND=tensorflow, torch or jax"):
+        module_for(other)

@@ -175,7 +175,7 @@ def _message(error: BaseException) -> str:
 
 
 def _show_crashes() -> None:
-    """Have stacks printed if native code crashes, unless somebody else does; HOROVOD_CRASH_STACKS=0 switches it off."""
+    """Print Python stacks if native code crashes. HOROVOD_CRASH_STACKS=0 switches it off."""
     if faulthandler.is_enabled() or os.environ.get("HOROVOD_CRASH_STACKS", "1") == "0":
         return
     with contextlib.suppress(Exception):  # stderr may be closed, or no file

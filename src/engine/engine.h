@@ -55,7 +55,7 @@ class Engine {
   bool wait_launched(const TaskRef& task, TimePoint until);
 
   // Tensors on accelerators; see BackendList. The calling thread begins to submit: see DeviceBackend::begin_call().
-  void attach_device(const BackendList::MakeDevice& make) { backends_->attach_device(make); }
+  void attach_device(const BackendList::MakeDevice& make);
   DeviceBackend* device() const { return backends_->device(); }
 
   // Why this rank is about to leave; its peers are told so by shutdown(). Without it, it calls shutdown for its own

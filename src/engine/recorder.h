@@ -35,8 +35,9 @@ class Recorder final : public NegotiationObserver {
    private:
     friend class Recorder;
     std::shared_ptr<Timeline> timeline_;
+    bool has_activity_ = false;
   };
-  // `activity`: what the backend calls its work, see Backend::activity().
+  // `activity`: what the backend calls its work, see Backend::activity(); empty: it records Operation::activities.
   Execution start(std::span<Operation* const> operations, std::string_view activity) const;
 
  private:

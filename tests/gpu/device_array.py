@@ -5,18 +5,18 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
+import driver
 import numpy as np
 
 from horovod._native import operations
 from horovod._native.abi import DType, Kind
 from horovod._native.operations import TensorView
 
-_cuda = ctypes.CDLL("libcuda.so.1")
+_cuda = driver.open_driver()
 _CODES = {np.dtype(code.name.lower()): int(code) for code in DType if code.name not in ("BFLOAT16", "BOOL")}
 _CODES[np.dtype(bool)] = int(DType.BOOL)
 

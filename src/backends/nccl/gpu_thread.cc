@@ -58,9 +58,14 @@ void NcclBackend::work(const std::stop_token& stop) {
 void NcclBackend::start(NcclJob& job) {
   if (job.plan == nullptr) {
     // The set is removed on all ranks, after the end of everything on it.
-    if (!is_aborted_ && job.communicator->comm != nullptr) end_communicators(job.process_set);
-    made_.erase(job.communicator);
-    delete job.communicator;
+    std::unique_ptr<Communicator> ended(job.communicator);
+    if (!is_aborted_ && ended->comm != nullptr) end_communicators(job.process_set);
+    if (ended->comm != nullptr) {
+      left_.push_back(
+          std::move(ended));  // the world has failed meanwhile: the abort takes it, and jobs use it until then
+    } else {
+      made_.erase(ended.get());
+    }
     under_way_.fetch_sub(1);
     return;
   }
@@ -68,7 +73,9 @@ void NcclBackend::start(NcclJob& job) {
   if (status.ok()) {
     {
       std::lock_guard lock(finished_mutex_);
-      for (Operation* operation : job.operations) operation->finished = job.finished;
+      if (job.part != JobPart::to_host) {
+        for (Operation* operation : job.operations) operation->finished = job.finished;
+      }
     }
     if (job.launched) job.launched();
     in_flight_.push_back(std::move(job));
@@ -85,7 +92,13 @@ Status NcclBackend::launch(NcclJob& job) {
   Gpu& device = *communicator.gpu;
   Gpu::Current current(device);
   if (communicator.comm == nullptr) {
+    job.init_begin = Clock::now();
     if (Status status = make(communicator); !status.ok()) return status;
+    job.init_end = Clock::now();
+  }
+  bool needs_parts = job.part == JobPart::to_host || is_torus(communicator, settings_.use_torus);
+  if (needs_parts && communicator.local == nullptr) {
+    if (Status status = split(communicator); !status.ok()) return status;
   }
   CudaStream stream = device.stream(communicator.stream);
   const void* known = nullptr;
@@ -104,8 +117,9 @@ Status NcclBackend::launch(NcclJob& job) {
     if (Status status = device.wait(stream, last->event); !status.ok()) return status;
   }
   TimePoint deadline = limit_from(Clock::now(), settings_.operation_limit);
-  NcclLaunch work(*libraries_, job, {.use_kernels = settings_.use_kernels},
-                  [&](NcclResult result, const char* call) { return settle(communicator, result, call, deadline); });
+  NcclLaunch work(
+      *libraries_, job, {.use_kernels = settings_.use_kernels, .use_torus = settings_.use_torus},
+      [&](NcclComm comm, NcclResult result, const char* call) { return settle(comm, result, call, deadline); });
   {
     std::unique_lock lock(nccl_mutex_);
     if (Status status = work.run(); !status.ok()) return status;
@@ -125,7 +139,7 @@ Status NcclBackend::make(Communicator& communicator) {
   NcclResult result = libraries_->nccl.comm_init(&communicator.comm, communicator.size, communicator.id,
                                                  communicator.position, &config);
   if (communicator.comm != nullptr) made_.insert(&communicator);
-  Status status = settle(communicator, result, "ncclCommInitRankConfig", limit_from(start, settings_.init_limit));
+  Status status = settle(communicator.comm, result, "ncclCommInitRankConfig", limit_from(start, settings_.init_limit));
   if (status.ok()) {
     log_debug("made a communicator of {} ranks for process set {} on GPU {} in {:.1f} ms", communicator.size,
               communicator.process_set, communicator.gpu->ordinal(), seconds_of(Clock::now() - start) * 1e3);
@@ -133,17 +147,42 @@ Status NcclBackend::make(Communicator& communicator) {
   return status;
 }
 
+// The members of this host, and those with the same place on each host.
+Status NcclBackend::split(Communicator& communicator) {
+  const HostLayout& hosts = communicator.hosts;
+  if (Status status = split_off(communicator, hosts.host, hosts.position, communicator.local); !status.ok()) {
+    return status;
+  }
+  return split_off(communicator, hosts.position, hosts.host, communicator.cross);
+}
+
+Status NcclBackend::split_off(Communicator& communicator, int32_t color, int32_t key, NcclComm& part) {
+  NcclConfig config;
+  TimePoint deadline = limit_from(Clock::now(), settings_.init_limit);
+  std::unique_lock lock(nccl_mutex_);
+  NcclResult result = libraries_->nccl.comm_split(communicator.comm, color, key, &part, &config);
+  if (Status status = settle(communicator.comm, result, "ncclCommSplit", deadline); !status.ok()) return status;
+  return settle(part, part == nullptr ? NcclResult::internal_error : NcclResult::in_progress, "ncclCommSplit",
+                deadline);
+}
+
 // Waits while the call goes on in the background. Until then there must be no other call, and nothing on its stream.
-Status NcclBackend::settle(Communicator& communicator, NcclResult result, const char* call, TimePoint deadline) {
+Status NcclBackend::settle(NcclComm comm, NcclResult result, const char* call, TimePoint deadline) {
   const NcclApi& nccl = libraries_->nccl;
   TimePoint start = Clock::now();
-  while (result == NcclResult::in_progress && communicator.comm != nullptr) {
+  bool has_warned = false;
+  while (result == NcclResult::in_progress && comm != nullptr) {
     NcclResult state = NcclResult::success;
-    if (NcclResult asked = nccl.comm_state(communicator.comm, &state); asked != NcclResult::success) state = asked;
+    if (NcclResult asked = nccl.comm_state(comm, &state); asked != NcclResult::success) state = asked;
     result = state;
     if (result != NcclResult::in_progress) break;
     if (is_given_up()) return given_up_status();
     if (Status failure = context_.failure(); !failure.ok()) return failure;
+    if (!has_warned && settings_.warn_after > Duration{} && Clock::now() - start >= settings_.warn_after) {
+      has_warned = true;
+      log_warning("{} has been in progress for {:.1f} s on rank {}: another rank does not take part", call,
+                  seconds_of(Clock::now() - start), context_.world.rank);
+    }
     if (is_over(deadline)) {
       return {Code::unknown, fmt::format("{} has not ended after {:.1f} s on rank {}: another rank of the process set "
                                          "does not take part",
@@ -160,7 +199,7 @@ Status NcclBackend::settle(Communicator& communicator, NcclResult result, const 
   if (is_given_up()) return given_up_status();
   if (result == NcclResult::success) return {};
   return {Code::unknown,
-          fmt::format("{} failed on rank {}: {}", call, context_.world.rank, nccl.describe(result, communicator.comm))};
+          fmt::format("{} failed on rank {}: {}", call, context_.world.rank, nccl.describe(result, comm))};
 }
 
 // ---- completion ----
@@ -175,6 +214,8 @@ bool NcclBackend::look_at_jobs() {
       result = libraries_->cuda.event_query(job.finished->event);
     }
     if (result == kCudaNotReady) {
+      warn_of_slow(job);
+      if (settings_.operation_limit > Duration{} && !job.has_data) note_data(job);
       TimePoint deadline = limit_from(job.since, settings_.operation_limit);
       if (is_over(deadline)) {
         fail_world({Code::unknown,
@@ -191,17 +232,94 @@ bool NcclBackend::look_at_jobs() {
     }
     NcclJob ended = std::move(job);
     in_flight_.pop_front();
+    record_activities(ended);
     finish(ended, {});
     happened = true;
   }
-  if (in_flight_.empty() && happened) {
-    std::lock_guard lock(open_mutex_);
-    for (auto& [ordinal, device] : gpus_) {
-      Gpu::Current current(*device);
-      device->free_replaced();
-    }
-  }
+  if (in_flight_.empty() && happened) free_replaced();
   return happened;
+}
+
+// All users of a buffer that was replaced were handed over before it was.
+void NcclBackend::free_replaced() {
+  std::lock_guard open(open_mutex_);
+  for (auto& [ordinal, device] : gpus_) {
+    Gpu::Replaced replaced;
+    {
+      std::lock_guard lock(mutex_);
+      if (!handed_over_.empty()) return;
+      replaced = device->take_replaced();
+    }
+    Gpu::Current current(*device);
+    device->free_replaced(replaced);
+  }
+}
+
+// The device tells how long each activity took; the last one has ended a moment ago.
+void NcclBackend::record_activities(NcclJob& job) const {
+  if (job.marks.empty()) return;
+  const Gpu& device = *job.communicator->gpu;
+  Gpu::Current current(device);
+  std::vector<TimedActivity> activities;
+  TimePoint now = Clock::now(), from = job.handed_over_at;
+  if (job.init_end > job.init_begin) {
+    activities.push_back({"INIT_NCCL", job.init_begin, job.init_end});
+    from = job.init_end;
+  }
+  const DeviceEvent& first = *job.marks.front().event;
+  auto whole = device.elapsed(first, *job.marks.back().event);
+  if (!whole.ok()) return;
+  TimePoint start = std::max(from, now - *whole);
+  activities.push_back({"QUEUE", from, start});
+  TimePoint begin = start;
+  for (size_t i = 1; i < job.marks.size(); i++) {
+    auto time = device.elapsed(first, *job.marks[i].event);
+    if (!time.ok()) return;
+    TimePoint end = std::clamp(start + *time, begin, now);
+    activities.push_back({job.marks[i].activity, begin, end});
+    begin = end;
+  }
+  for (Operation* operation : job.operations) {
+    auto all = activities;
+    if (operation->activities != nullptr)
+      all.insert(all.begin(), operation->activities->begin(), operation->activities->end());
+    operation->activities = std::make_shared<const std::vector<TimedActivity>>(std::move(all));
+  }
+}
+
+// An operation may take as long as it does until the data of this rank are there; then its limit begins.
+void NcclBackend::note_data(NcclJob& job) const {
+  Gpu::Current current(*job.communicator->gpu);
+  job.has_data = missing_data(job) == nullptr;
+  if (!job.has_data) job.since = Clock::now();
+}
+
+// The first operation whose data have not been computed yet.
+const Operation* NcclBackend::missing_data(const NcclJob& job) const {
+  const void* known = nullptr;
+  for (const Operation* operation : job.operations) {
+    auto* ready = static_cast<DeviceEvent*>(operation->ready.get());
+    if (ready == nullptr || ready == known) continue;
+    if (libraries_->cuda.event_query(ready->event) == kCudaNotReady) return operation;
+    known = ready;
+  }
+  return nullptr;
+}
+
+// What it waits for can be told from the device: the data, or the other ranks.
+void NcclBackend::warn_of_slow(NcclJob& job) {
+  if (job.is_reported || settings_.warn_after <= Duration{} ||
+      Clock::now() - job.handed_over_at < settings_.warn_after) {
+    return;
+  }
+  job.is_reported = true;
+  Gpu::Current current(*job.communicator->gpu);
+  std::string waits_for = "NCCL, in which another rank does not take part or does not get on";
+  if (const Operation* operation = missing_data(job); operation != nullptr) {
+    waits_for = fmt::format("the stream that computes {}, which has not come so far", operation->request.name);
+  }
+  log_warning("{} has not ended after {:.1f} s on rank {}: its GPU waits for {}", describe(job),
+              seconds_of(Clock::now() - job.handed_over_at), context_.world.rank, waits_for);
 }
 
 // NCCL reports what happens after a launch here, and nowhere else.
@@ -212,12 +330,15 @@ void NcclBackend::look_for_errors() {
     Communicator& communicator = *job.communicator;
     if (communicator.comm == nullptr || !seen.insert(&communicator).second) continue;
     Gpu::Current current(*communicator.gpu);
-    NcclResult state = NcclResult::success;
-    NcclResult asked = libraries_->nccl.comm_state(communicator.comm, &state);
-    if (asked != NcclResult::success) state = asked;
-    if (state == NcclResult::success || state == NcclResult::in_progress) continue;
-    return fail_world({Code::unknown, fmt::format("{} failed on rank {}: {}", describe(job), context_.world.rank,
-                                                  libraries_->nccl.describe(state, communicator.comm))});
+    for (NcclComm comm : communicator.all()) {
+      if (comm == nullptr) continue;
+      NcclResult state = NcclResult::success;
+      NcclResult asked = libraries_->nccl.comm_state(comm, &state);
+      if (asked != NcclResult::success) state = asked;
+      if (state == NcclResult::success || state == NcclResult::in_progress) continue;
+      return fail_world({Code::unknown, fmt::format("{} failed on rank {}: {}", describe(job), context_.world.rank,
+                                                    libraries_->nccl.describe(state, comm))});
+    }
   }
 }
 
@@ -229,7 +350,7 @@ void NcclBackend::finish(NcclJob& job, const Status& status) {
       operation->ready.reset();
     }
   }
-  if (!job.scratch.empty()) {
+  if (!job.scratch.empty() && !is_stuck_) {
     Gpu::Current current(*job.communicator->gpu);
     for (CudaPointer memory : job.scratch) job.communicator->gpu->free(memory);
   }
@@ -270,14 +391,16 @@ void NcclBackend::abort_all() {
     aborting->nccl = libraries_->nccl;
     for (Communicator* communicator : made_) {
       aborting->communicators.push_back(*communicator);
-      communicator->comm = nullptr;
+      communicator->comm = communicator->local = communicator->cross = nullptr;
     }
     std::future<void> done = aborting->done.get_future();
     std::thread thread([aborting] {
       aborting->nccl.group_start();
       for (const Communicator& communicator : aborting->communicators) {
         Gpu::Current current(*communicator.gpu);
-        aborting->nccl.comm_abort(communicator.comm);
+        for (NcclComm comm : communicator.all()) {
+          if (comm != nullptr) aborting->nccl.comm_abort(comm);
+        }
       }
       aborting->nccl.group_end();
       aborting->done.set_value();
@@ -297,6 +420,8 @@ void NcclBackend::abort_all() {
         "again",
         status.message(), seconds_of(kAbortLimit));
     log_error("{}", text);
+    is_stuck_ = true;
+    lose_context("ncclCommAbort has not returned, so communicators of an earlier world still run on the GPU");
     status = {status.code(), text, status.origin()};
   }
   while (!in_flight_.empty()) {
@@ -318,14 +443,17 @@ void NcclBackend::end_communicators(int32_t process_set) {
     if (communicator->process_set != process_set || communicator->comm == nullptr) continue;
     Gpu::Current current(*communicator->gpu);
     std::lock_guard lock(nccl_mutex_);
-    NcclResult result = libraries_->nccl.comm_finalize(communicator->comm);
-    Status status = settle(*communicator, result, "ncclCommFinalize", Clock::now() + kFarewell);
-    if (status.ok()) {
-      libraries_->nccl.comm_destroy(communicator->comm);
-    } else {
-      libraries_->nccl.comm_abort(communicator->comm);
+    for (NcclComm comm : communicator->all()) {
+      if (comm == nullptr) continue;
+      NcclResult result = libraries_->nccl.comm_finalize(comm);
+      Status status = settle(comm, result, "ncclCommFinalize", Clock::now() + kFarewell);
+      if (status.ok()) {
+        libraries_->nccl.comm_destroy(comm);
+      } else {
+        libraries_->nccl.comm_abort(comm);
+      }
     }
-    communicator->comm = nullptr;
+    communicator->comm = communicator->local = communicator->cross = nullptr;
   }
 }
 

@@ -26,8 +26,10 @@ namespace hvd {
 struct NcclSettings {
   int streams = 1;
   bool use_kernels = true;
+  bool use_torus = false;
   size_t fusion_threshold = size_t{128} << 20;
   Duration operation_limit{};  // 0: none
+  Duration warn_after{};       // about an operation that has not ended; 0: never
   Duration init_limit = std::chrono::seconds(120);
 };
 
@@ -66,13 +68,17 @@ class NcclBackend final : public DeviceBackend {
   Status introduce(Communicator& communicator, Device device);
   Status reserve(Communicator& communicator, size_t wanted);
   Device own_device(const Plan& plan) const;
+  void hand_over(NcclJob job);
+  Status adasum_between_hosts(const Plan& plan, const NcclJob& job);
 
   // ---- the GPU thread ----
   void work(const std::stop_token& stop);
   void start(NcclJob& job);
   Status launch(NcclJob& job);
   Status make(Communicator& communicator);
-  Status settle(Communicator& communicator, NcclResult result, const char* call, TimePoint deadline);
+  Status split(Communicator& communicator);
+  Status split_off(Communicator& communicator, int32_t color, int32_t key, NcclComm& part);
+  Status settle(NcclComm comm, NcclResult result, const char* call, TimePoint deadline);
   bool look_at_jobs();
   void look_for_errors();
   void finish(NcclJob& job, const Status& status);
@@ -82,6 +88,11 @@ class NcclBackend final : public DeviceBackend {
   void end_all();
   bool is_given_up() const { return given_up_.load(std::memory_order_acquire); }
   Status given_up_status() const;
+  void record_activities(NcclJob& job) const;
+  void warn_of_slow(NcclJob& job);
+  void note_data(NcclJob& job) const;
+  const Operation* missing_data(const NcclJob& job) const;
+  void free_replaced();
   std::string describe(const NcclJob& job) const;
 
   const BackendContext context_;
@@ -91,7 +102,7 @@ class NcclBackend final : public DeviceBackend {
   std::mutex open_mutex_;  // guards the next three; pointers stay valid
   std::unique_ptr<GpuLibraries> libraries_;
   Status open_error_;
-  std::map<Device, std::unique_ptr<Gpu>> gpus_;
+  std::map<Device, std::shared_ptr<Gpu>> gpus_;
 
   // Of the thread that drives.
   std::map<Key, std::unique_ptr<Communicator>> communicators_;
@@ -113,6 +124,8 @@ class NcclBackend final : public DeviceBackend {
   std::set<Communicator*> made_;
   std::map<Gpu*, DeviceEventRef> last_;  // launch on a GPU, if there are several streams
   bool is_aborted_ = false;
+  bool is_stuck_ = false;                            // the abort does not return, and a thread is still inside it
+  std::vector<std::unique_ptr<Communicator>> left_;  // of removed process sets, if the world failed before their end
   bool has_failed_ = false;
   std::jthread thread_;
 };

@@ -42,6 +42,7 @@ def reduce_along_torus() -> None:
         gpu.finish(gpu.start(Kind.ALLREDUCE, "set", array, array, **options))
         assert set(array.numpy().tolist()) == {6.0}
         array.free()
+    hvd.barrier()
     hvd.shutdown()
     device.close()
     say("fine")
@@ -72,7 +73,7 @@ def adasum() -> None:
         array = gpu.DeviceArray(vectors[rank], device)
         target = gpu.DeviceArray(np.zeros_like(vectors[rank]), device)
         options = {"reduce_op": int(hvd.Adasum), "prescale_factor": 4.0, "postscale_factor": 0.5}
-        for step in range(3):
+        for step in range(2):
             gpu.finish(gpu.start(Kind.ALLREDUCE, f"{dtype}.{step}", array, target, **options))
             np.testing.assert_allclose(target.numpy(), 2 * wanted, rtol=1e-4, atol=1e-5)
         empty = gpu.DeviceArray(np.zeros((0, 3), dtype), device)

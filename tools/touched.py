@@ -28,6 +28,7 @@ RULES: Rules = (
     ("src/rendezvous/", ("ctest", "differential"), ("rendezvous", *CORE)),
     ("src/collectives/", ("ctest", "differential"), ("collectives", *CORE)),
     ("src/backends/mpi/", ("ctest", "mpi"), CORE),
+    ("src/backends/nccl/", ("ctest", "gpu"), ("backends_nccl", *CORE)),
     ("src/backends/", ("ctest", "differential"), CORE),
     ("src/engine/", ("ctest", "differential"), CORE),
     ("src/capi/", ("ctest", "differential"), CORE),

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from typing import Any
 
+import pytest
 from ranks import Ranks, failure, run_ranks, say
 
 
@@ -52,6 +53,7 @@ def sets_join_and_devices() -> None:
     say("fine")
 
 
+@pytest.mark.standin
 def test_process_sets_joins_and_changing_devices(gpu_env: dict[str, str]) -> None:
     gpu_env["HVD_STANDIN_GPUS"] = "6"
     for ended in run_ranks(3, sets_join_and_devices, env=gpu_env, limit=200):
@@ -109,12 +111,14 @@ def without_nccl_on_rank_1(rank: int, command: list[str], env: dict[str, str], *
     return subprocess.Popen(command, env=env, **options)
 
 
+@pytest.mark.standin
 def test_one_rank_without_nccl_makes_all_stage(gpu_env: dict[str, str]) -> None:
     ended = run_ranks(2, initialise, env=gpu_env, start=without_nccl_on_rank_1)
     assert [each.lines for each in ended] == [["no error", "False"]] * 2
     assert "GPU tensors are copied through host memory: rank 1: no libnccl.so.2 was found" in ended[0].errors
 
 
+@pytest.mark.standin
 def test_required_nccl_that_is_missing_fails_init(gpu_env: dict[str, str]) -> None:
     gpu_env["HOROVOD_GPU_OPERATIONS"] = "nccl"
     for ended in run_ranks(2, initialise, env=gpu_env, start=without_nccl_on_rank_1):
@@ -175,6 +179,7 @@ def fuse_with_little_memory() -> None:
     say("fine")
 
 
+@pytest.mark.standin
 def test_too_little_memory_for_fusion_makes_smaller_pieces(gpu_env: dict[str, str]) -> None:
     gpu_env |= {"HVD_STANDIN_MEMORY": str(15 << 20), "HOROVOD_CYCLE_TIME": "300"}
     for ended in run_ranks(2, fuse_with_little_memory, env=gpu_env, limit=200):

@@ -19,7 +19,7 @@ from horovod._native.operations import TensorView
 _cuda = driver.open_driver()
 
 
-def cuda() -> ctypes.CDLL:
+def cuda() -> Any:
     """The driver, for calls that may fail."""
     return _cuda
 

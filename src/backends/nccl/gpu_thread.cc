@@ -69,6 +69,7 @@ void NcclBackend::start(NcclJob& job) {
     under_way_.fetch_sub(1);
     return;
   }
+  if (is_aborted_) return finish(job, given_up_status());  // it was handed over during the abort
   Status status = is_given_up() ? given_up_status() : launch(job);
   if (status.ok()) {
     {
@@ -414,11 +415,11 @@ void NcclBackend::abort_all() {
     made_.clear();
   }
   Status status = given_up_status();
-  if (!has_returned) {
-    std::string text = fmt::format(
-        "{}; ncclCommAbort has not returned after {:.0f} s: this process cannot use its GPU "
-        "again",
-        status.message(), seconds_of(kAbortLimit));
+  const char* stuck = !has_returned ? "ncclCommAbort has not returned" : nullptr;
+  if (has_returned && !wait_for_streams(Clock::now() + kAbortLimit)) stuck = "the work on its streams has not ended";
+  if (stuck != nullptr) {
+    std::string text = fmt::format("{}; {} after {:.0f} s: this process cannot use its GPU again", status.message(),
+                                   stuck, seconds_of(kAbortLimit));
     log_error("{}", text);
     is_stuck_ = true;
     lose_context("ncclCommAbort has not returned, so communicators of an earlier world still run on the GPU");
@@ -429,6 +430,28 @@ void NcclBackend::abort_all() {
     in_flight_.pop_front();
     finish(job, status);
   }
+}
+
+// What packs and unpacks tensors around an aborted operation is still on the streams, and uses the callers' memory:
+// they may free it as soon as they have the error. False: it has not ended in time.
+bool NcclBackend::wait_for_streams(TimePoint deadline) {
+  std::vector<Gpu*> devices;
+  {
+    std::lock_guard lock(open_mutex_);
+    for (auto& [ordinal, device] : gpus_) devices.push_back(device.get());
+  }
+  for (Gpu* device : devices) {
+    Gpu::Current current(*device);
+    for (int i = 0; i < settings_.streams; i++) {
+      auto event = device->take_event();
+      if (!event.ok() || !device->record((*event)->event, device->stream(i)).ok()) continue;  // the context is lost
+      while (libraries_->cuda.event_query((*event)->event) == kCudaNotReady) {
+        if (is_over(deadline)) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
+  }
+  return true;
 }
 
 void NcclBackend::end_communicators(int32_t process_set) {

@@ -72,8 +72,10 @@ Result<Gpu*> NcclBackend::gpu(Device ordinal) {
   if (Status status = open(); !status.ok()) return status;
   auto found = gpus_.find(ordinal);
   if (found != gpus_.end()) return found->second.get();
+  // Not tried again: operations that were submitted before have no event of when their tensors are ready.
+  if (auto failed = gpu_errors_.find(ordinal); failed != gpu_errors_.end()) return failed->second;
   auto opened = Gpu::open(libraries_->cuda, ordinal, settings_.streams);
-  if (!opened.ok()) return opened.status();
+  if (!opened.ok()) return gpu_errors_.emplace(ordinal, opened.status()).first->second;
   return gpus_.emplace(ordinal, std::move(*opened)).first->second.get();
 }
 

@@ -84,6 +84,7 @@ class NcclBackend final : public DeviceBackend {
   void finish(NcclJob& job, const Status& status);
   void fail_world(const Status& status);
   void abort_all();
+  bool wait_for_streams(TimePoint deadline);
   void end_communicators(int32_t process_set);
   void end_all();
   bool is_given_up() const { return given_up_.load(std::memory_order_acquire); }
@@ -99,10 +100,11 @@ class NcclBackend final : public DeviceBackend {
   const LibrarySearch search_;
   const NcclSettings settings_;
 
-  std::mutex open_mutex_;  // guards the next three; pointers stay valid
+  std::mutex open_mutex_;  // guards the next four; pointers stay valid
   std::unique_ptr<GpuLibraries> libraries_;
   Status open_error_;
   std::map<Device, std::shared_ptr<Gpu>> gpus_;
+  std::map<Device, Status> gpu_errors_;  // those that could not be opened
 
   // Of the thread that drives.
   std::map<Key, std::unique_ptr<Communicator>> communicators_;

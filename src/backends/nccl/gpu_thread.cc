@@ -118,9 +118,10 @@ Status NcclBackend::launch(NcclJob& job) {
     if (Status status = device.wait(stream, last->event); !status.ok()) return status;
   }
   TimePoint deadline = limit_from(Clock::now(), settings_.operation_limit);
-  NcclLaunch work(
-      *libraries_, job, {.use_kernels = settings_.use_kernels, .use_torus = settings_.use_torus},
-      [&](NcclComm comm, NcclResult result, const char* call) { return settle(comm, result, call, deadline); });
+  NcclLaunch work(*libraries_, job, {.use_kernels = settings_.use_kernels, .use_torus = settings_.use_torus},
+                  [&](NcclComm comm, NcclResult result, const char* call) {
+                    return settle(communicator, comm, result, call, deadline);
+                  });
   {
     std::unique_lock lock(nccl_mutex_);
     if (Status status = work.run(); !status.ok()) return status;
@@ -140,7 +141,8 @@ Status NcclBackend::make(Communicator& communicator) {
   NcclResult result = libraries_->nccl.comm_init(&communicator.comm, communicator.size, communicator.id,
                                                  communicator.position, &config);
   if (communicator.comm != nullptr) made_.insert(&communicator);
-  Status status = settle(communicator.comm, result, "ncclCommInitRankConfig", limit_from(start, settings_.init_limit));
+  Status status = settle(communicator, communicator.comm, result, "ncclCommInitRankConfig",
+                         limit_from(start, settings_.init_limit));
   if (status.ok()) {
     log_debug("made a communicator of {} ranks for process set {} on GPU {} in {:.1f} ms", communicator.size,
               communicator.process_set, communicator.gpu->ordinal(), seconds_of(Clock::now() - start) * 1e3);
@@ -162,13 +164,15 @@ Status NcclBackend::split_off(Communicator& communicator, int32_t color, int32_t
   TimePoint deadline = limit_from(Clock::now(), settings_.init_limit);
   std::unique_lock lock(nccl_mutex_);
   NcclResult result = libraries_->nccl.comm_split(communicator.comm, color, key, &part, &config);
-  if (Status status = settle(communicator.comm, result, "ncclCommSplit", deadline); !status.ok()) return status;
-  return settle(part, part == nullptr ? NcclResult::internal_error : NcclResult::in_progress, "ncclCommSplit",
-                deadline);
+  if (Status status = settle(communicator, communicator.comm, result, "ncclCommSplit", deadline); !status.ok())
+    return status;
+  return settle(communicator, part, part == nullptr ? NcclResult::internal_error : NcclResult::in_progress,
+                "ncclCommSplit", deadline);
 }
 
 // Waits while the call goes on in the background. Until then there must be no other call, and nothing on its stream.
-Status NcclBackend::settle(NcclComm comm, NcclResult result, const char* call, TimePoint deadline) {
+Status NcclBackend::settle(const Communicator& communicator, NcclComm comm, NcclResult result, const char* call,
+                           TimePoint deadline) {
   const NcclApi& nccl = libraries_->nccl;
   TimePoint start = Clock::now();
   bool has_warned = false;
@@ -199,8 +203,17 @@ Status NcclBackend::settle(NcclComm comm, NcclResult result, const char* call, T
   }
   if (is_given_up()) return given_up_status();
   if (result == NcclResult::success) return {};
-  return {Code::unknown,
-          fmt::format("{} failed on rank {}: {}", call, context_.world.rank, nccl.describe(result, comm))};
+  return {Code::unknown, fmt::format("{} failed on rank {}: {}", call, context_.world.rank,
+                                     describe_error(*communicator.gpu, comm, result))};
+}
+
+// NCCL only says that CUDA failed. If that has ended the context, any call tells so, and is remembered (lost_context).
+std::string NcclBackend::describe_error(const Gpu& gpu, NcclComm comm, NcclResult result) const {
+  std::string text = libraries_->nccl.describe(result, comm);
+  if (result != NcclResult::unhandled_cuda_error) return text;
+  size_t available = 0, total = 0;
+  Status status = gpu.check(libraries_->cuda.memory_info(&available, &total), "cuMemGetInfo");
+  return status.ok() ? text : fmt::format("{}; {}", text, status.message());
 }
 
 // ---- completion ----
@@ -338,7 +351,7 @@ void NcclBackend::look_for_errors() {
       if (asked != NcclResult::success) state = asked;
       if (state == NcclResult::success || state == NcclResult::in_progress) continue;
       return fail_world({Code::unknown, fmt::format("{} failed on rank {}: {}", describe(job), context_.world.rank,
-                                                    libraries_->nccl.describe(state, comm))});
+                                                    describe_error(*communicator.gpu, comm, state))});
     }
   }
 }
@@ -469,7 +482,7 @@ void NcclBackend::end_communicators(int32_t process_set) {
     for (NcclComm comm : communicator->all()) {
       if (comm == nullptr) continue;
       NcclResult result = libraries_->nccl.comm_finalize(comm);
-      Status status = settle(comm, result, "ncclCommFinalize", Clock::now() + kFarewell);
+      Status status = settle(*communicator, comm, result, "ncclCommFinalize", Clock::now() + kFarewell);
       if (status.ok()) {
         libraries_->nccl.comm_destroy(comm);
       } else {

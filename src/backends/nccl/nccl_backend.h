@@ -78,7 +78,9 @@ class NcclBackend final : public DeviceBackend {
   Status make(Communicator& communicator);
   Status split(Communicator& communicator);
   Status split_off(Communicator& communicator, int32_t color, int32_t key, NcclComm& part);
-  Status settle(NcclComm comm, NcclResult result, const char* call, TimePoint deadline);
+  Status settle(const Communicator& communicator, NcclComm comm, NcclResult result, const char* call,
+                TimePoint deadline);
+  std::string describe_error(const Gpu& gpu, NcclComm comm, NcclResult result) const;
   bool look_at_jobs();
   void look_for_errors();
   void finish(NcclJob& job, const Status& status);

@@ -321,12 +321,10 @@ HVD_EXPORT int32_t hvd_device_accepts(int32_t kind, int32_t dtype, int32_t reduc
  * DLPackExchangeAPI, major version 1. Pass hvd_dlpack_allocate and the object as options.allocate and allocate_context.
  * When the operation is done, take() gives the DLManagedTensorVersioned of an output to the caller; NULL: it is empty.
  * destroy() frees those that were not taken. create() returns NULL if the table is of another version. */
-typedef struct hvd_dlpack_outputs hvd_dlpack_outputs;
-HVD_EXPORT hvd_dlpack_outputs* hvd_dlpack_outputs_create(const void* exchange, int32_t device_type, int32_t device_id,
-                                                         int32_t count);
+HVD_EXPORT void* hvd_dlpack_outputs_create(const void* exchange, int32_t device_type, int32_t device_id, int32_t count);
 HVD_EXPORT void* hvd_dlpack_allocate(void* context, int32_t index, int32_t dtype, int32_t ndim, const int64_t* shape);
-HVD_EXPORT void* hvd_dlpack_outputs_take(hvd_dlpack_outputs* outputs, int32_t index);
-HVD_EXPORT void hvd_dlpack_outputs_destroy(hvd_dlpack_outputs* outputs);
+HVD_EXPORT void* hvd_dlpack_outputs_take(void* outputs, int32_t index);
+HVD_EXPORT void hvd_dlpack_outputs_destroy(void* outputs);
 /* Whether work may go on behind an operation on an accelerator, by hvd_wait_on_stream, where it would otherwise wait
  * for its end: `of_gradients` of a DistributedOptimizer, or of any operation. 1: yes; 0: no
  * (HOROVOD_ENABLE_ASYNC_COMPLETION or an elastic job, which must not commit a step before it knows how it ended). */

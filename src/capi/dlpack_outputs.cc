@@ -68,26 +68,24 @@ DlType type_of(hvd::DType dtype) {
   return {};
 }
 
-}  // namespace
-
-struct hvd_dlpack_outputs {
+struct DlOutputs {
   const DlExchange* exchange;
   int32_t device_type, device_id;
   std::vector<DlManaged*> tensors;
 };
 
+}  // namespace
+
 extern "C" {
 
-hvd_dlpack_outputs* hvd_dlpack_outputs_create(const void* exchange, int32_t device_type, int32_t device_id,
-                                              int32_t count) {
+void* hvd_dlpack_outputs_create(const void* exchange, int32_t device_type, int32_t device_id, int32_t count) {
   const auto* table = static_cast<const DlExchange*>(exchange);
   if (table == nullptr || table->version.major != kMajor || table->allocate == nullptr || count < 0) return nullptr;
-  return new hvd_dlpack_outputs{table, device_type, device_id,
-                                std::vector<DlManaged*>(static_cast<size_t>(count), nullptr)};
+  return new DlOutputs{table, device_type, device_id, std::vector<DlManaged*>(static_cast<size_t>(count), nullptr)};
 }
 
 void* hvd_dlpack_allocate(void* context, int32_t index, int32_t dtype, int32_t ndim, const int64_t* shape) {
-  auto& outputs = *static_cast<hvd_dlpack_outputs*>(context);
+  auto& outputs = *static_cast<DlOutputs*>(context);
   std::vector<int64_t> sizes(shape, shape + ndim);
   DlTensor like{.data = nullptr,
                 .device_type = outputs.device_type,
@@ -105,16 +103,17 @@ void* hvd_dlpack_allocate(void* context, int32_t index, int32_t dtype, int32_t n
   return static_cast<std::byte*>(tensor->tensor.data) + tensor->tensor.byte_offset;
 }
 
-void* hvd_dlpack_outputs_take(hvd_dlpack_outputs* outputs, int32_t index) {
-  return std::exchange(outputs->tensors.at(static_cast<size_t>(index)), nullptr);
+void* hvd_dlpack_outputs_take(void* outputs, int32_t index) {
+  return std::exchange(static_cast<DlOutputs*>(outputs)->tensors.at(static_cast<size_t>(index)), nullptr);
 }
 
-void hvd_dlpack_outputs_destroy(hvd_dlpack_outputs* outputs) {
+void hvd_dlpack_outputs_destroy(void* outputs) {
   if (outputs == nullptr) return;
-  for (DlManaged* tensor : outputs->tensors) {
+  auto* own = static_cast<DlOutputs*>(outputs);
+  for (DlManaged* tensor : own->tensors) {
     if (tensor != nullptr && tensor->deleter != nullptr) tensor->deleter(tensor);
   }
-  delete outputs;
+  delete own;
 }
 
 }  // extern "C"

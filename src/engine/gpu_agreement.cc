@@ -20,8 +20,8 @@ constexpr const char* kName = "horovod.gpu_offers";
 NcclSettings nccl_settings(const Config& config) {
   NcclSettings settings{.streams = config.nccl_streams,
                         .use_kernels = config.batch_gpu_copies,
-                         .operation_limit = seconds(config.collective_timeout),
-                         .warn_after = config.stall_check ? seconds(config.stall_warning_time) : Duration{}};
+                        .operation_limit = seconds(config.collective_timeout),
+                        .warn_after = config.stall_check ? seconds(config.stall_warning_time) : Duration{}};
   if (config.collective_timeout > 0) settings.init_limit = std::min(settings.init_limit, settings.operation_limit);
   if (config.fusion_threshold) settings.fusion_threshold = static_cast<size_t>(*config.fusion_threshold);
   return settings;

@@ -213,7 +213,9 @@ def test_ranks_with_different_thresholds_agree_on_the_buffer(gpu_env: dict[str, 
 
 def test_check_build_tells_which_libraries_and_gpus(gpu_env: dict[str, str]) -> None:
     code = "import horovod.numpy as hvd, ctypes; from horovod._native.library import library\n"
-    code += "text = ctypes.create_string_buffer(4000); print(library().hvd_describe_gpus(text, 4000), text.value.decode())"
+    code += (
+        "text = ctypes.create_string_buffer(4000); print(library().hvd_describe_gpus(text, 4000), text.value.decode())"
+    )
     result = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | gpu_env, capture_output=True, text=True, timeout=60, check=True
     )

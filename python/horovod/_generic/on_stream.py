@@ -21,7 +21,9 @@ from horovod._native.abi import Request
 _Key = tuple[int, bytes]  # process set and name
 
 _lock = threading.Lock()  # guards the next two
-_behind: dict[int, tuple[object, list[_Key]]] = {}  # handles that streams wait for, their memory and names; oldest first
+_behind: dict[
+    int, tuple[object, list[_Key]]
+] = {}  # handles that streams wait for, their memory and names; oldest first
 _by_name: dict[_Key, int] = {}
 
 

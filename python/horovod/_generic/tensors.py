@@ -36,7 +36,7 @@ class Tensors(ABC, Generic[T]):
         return view.stream
 
     def outputs_for(self, sources: Sequence[TensorView]) -> Outputs | None:
-        """Memory of the framework for the outputs of these tensors, whose sizes are not known yet; None: the engine's."""
+        """Memory of the framework for outputs of these tensors, whose sizes are not known yet; None: the engine's."""
         return None
 
     def adopt_output(self, capsule: object, like: T) -> T:

@@ -22,8 +22,8 @@ _COMPLEX = (torch.complex64, torch.complex128)
 
 
 class TorchTensors(Tensors[torch.Tensor]):
-    """Dense tensors. `stage_all` stages also what is in host memory, and `owns_outputs` puts outputs of unknown size into
-    PyTorch's memory there too, which is of use to tests only.
+    """Dense tensors. `stage_all` stages also what is in host memory, and `owns_outputs` puts outputs of unknown size
+    into PyTorch's memory there too, which is of use to tests only.
     """
 
     def __init__(self, stage_all: bool = False, owns_outputs: bool = False) -> None:

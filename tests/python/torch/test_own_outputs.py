@@ -4,9 +4,9 @@ import gc
 
 import pytest
 import torch
-from horovod._native import dlpack
 
 import horovod.torch as hvd
+from horovod._native import dlpack
 from horovod.torch.gradients import TorchCollectives
 from horovod.torch.tensors import TorchTensors
 
@@ -15,7 +15,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 own = TorchCollectives(TorchTensors(owns_outputs=True))
-DTYPES = [torch.uint8, torch.int16, torch.int64, torch.float16, torch.bfloat16, torch.float64, torch.bool, torch.complex64]
+DTYPES = [
+    torch.uint8,
+    torch.int16,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float64,
+    torch.bool,
+    torch.complex64,
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

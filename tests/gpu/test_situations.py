@@ -60,6 +60,41 @@ def test_process_sets_joins_and_changing_devices(gpu_env: dict[str, str]) -> Non
         assert "fine" in ended.lines
 
 
+def many_communicators() -> None:
+    import ctypes
+    import random
+
+    import device_array as gpu
+    import numpy as np
+
+    import horovod.numpy as hvd
+    from horovod._native.abi import Kind
+
+    hvd.init()
+    devices, chance = [gpu.Device(2 * hvd.rank() + i) for i in range(2)], random.Random(hvd.rank())
+    arrays = [gpu.DeviceArray(np.ones(4, "f4"), device) for device in devices]
+    for step in range(16):  # 8 streams, and GPUs in turn: 16 communicators, at addresses that differ between ranks
+        blocks = [ctypes.create_string_buffer(size) for size in range(64, 768, 2)]
+        chance.shuffle(blocks)
+        del blocks[::2]
+        array = arrays[step // 8]
+        gpu.finish(gpu.start(Kind.ALLREDUCE, f"{step}", array, array, reduce_op=1))
+    for array in arrays:
+        array.free()
+    hvd.shutdown()
+    for device in devices:
+        device.close()
+    say("fine")
+
+
+@pytest.mark.standin
+def test_all_ranks_end_their_communicators_in_the_same_order(gpu_env: dict[str, str]) -> None:
+    """The end of one waits for its other members, without a limit where NCCL's calls block."""
+    gpu_env |= {"HOROVOD_NUM_NCCL_STREAMS": "8", "NCCL_COMM_BLOCKING": "1"}
+    for ended in run_ranks(2, many_communicators, env=gpu_env, limit=100):
+        assert "fine" in ended.lines, ended.errors
+
+
 def on_streams() -> None:
     import device_array as gpu
     import numpy as np

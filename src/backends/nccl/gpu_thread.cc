@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <future>
+#include <set>
+#include <utility>
 
 #include "backends/nccl/nccl_backend.h"
 #include "base/log.h"
@@ -59,12 +61,15 @@ void NcclBackend::start(NcclJob& job) {
   if (job.plan == nullptr) {
     // The set is removed on all ranks, after the end of everything on it.
     std::unique_ptr<Communicator> ended(job.communicator);
-    if (!is_aborted_ && ended->comm != nullptr) end_communicators(job.process_set);
+    if (!is_aborted_ && ended->comm != nullptr) {
+      Status status = end_communicators(job.process_set);
+      if (!status.ok() && !is_given_up()) fail_world(status);
+    }
     if (ended->comm != nullptr) {
       left_.push_back(
           std::move(ended));  // the world has failed meanwhile: the abort takes it, and jobs use it until then
     } else {
-      made_.erase(ended.get());
+      std::erase(made_, ended.get());
     }
     under_way_.fetch_sub(1);
     return;
@@ -140,7 +145,7 @@ Status NcclBackend::make(Communicator& communicator) {
   std::unique_lock lock(nccl_mutex_);
   NcclResult result = libraries_->nccl.comm_init(&communicator.comm, communicator.size, communicator.id,
                                                  communicator.position, &config);
-  if (communicator.comm != nullptr) made_.insert(&communicator);
+  if (communicator.comm != nullptr) made_.push_back(&communicator);
   Status status = settle(communicator, communicator.comm, result, "ncclCommInitRankConfig",
                          limit_from(start, settings_.init_limit));
   if (status.ok()) {
@@ -467,30 +472,28 @@ bool NcclBackend::wait_for_streams(TimePoint deadline) {
   return true;
 }
 
-void NcclBackend::end_communicators(int32_t process_set) {
+// Finalizing waits for the other members, so all ranks do it in the same order. Not ok: some are left, for an abort.
+Status NcclBackend::end_communicators(int32_t process_set) {
   while (std::any_of(in_flight_.begin(), in_flight_.end(),
                      [&](const NcclJob& job) { return job.process_set == process_set; })) {
     look_at_jobs();
     look_for_errors();
-    if (is_given_up() || has_failed_) return;
+    if (is_given_up() || has_failed_) return given_up_status();
     std::this_thread::yield();
   }
   for (Communicator* communicator : made_) {
     if (communicator->process_set != process_set || communicator->comm == nullptr) continue;
     Gpu::Current current(*communicator->gpu);
     std::lock_guard lock(nccl_mutex_);
-    for (NcclComm comm : communicator->all()) {
-      if (comm == nullptr) continue;
-      NcclResult result = libraries_->nccl.comm_finalize(comm);
-      Status status = settle(*communicator, comm, result, "ncclCommFinalize", Clock::now() + kFarewell);
-      if (status.ok()) {
-        libraries_->nccl.comm_destroy(comm);
-      } else {
-        libraries_->nccl.comm_abort(comm);
-      }
+    for (NcclComm* comm : {&communicator->cross, &communicator->local, &communicator->comm}) {
+      if (*comm == nullptr) continue;
+      NcclResult result = libraries_->nccl.comm_finalize(*comm);
+      Status status = settle(*communicator, *comm, result, "ncclCommFinalize", Clock::now() + kFarewell);
+      if (!status.ok()) return status;
+      libraries_->nccl.comm_destroy(std::exchange(*comm, nullptr));
     }
-    communicator->comm = communicator->local = communicator->cross = nullptr;
   }
+  return {};
 }
 
 void NcclBackend::end_all() {
@@ -498,7 +501,9 @@ void NcclBackend::end_all() {
   if (is_aborted_) return;
   std::set<int32_t> sets;
   for (const Communicator* communicator : made_) sets.insert(communicator->process_set);
-  for (int32_t set : sets) end_communicators(set);
+  for (int32_t set : sets) {
+    if (!end_communicators(set).ok()) return abort_all();
+  }
   made_.clear();
 }
 

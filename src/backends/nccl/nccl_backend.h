@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -87,7 +86,7 @@ class NcclBackend final : public DeviceBackend {
   void fail_world(const Status& status);
   void abort_all();
   bool wait_for_streams(TimePoint deadline);
-  void end_communicators(int32_t process_set);
+  Status end_communicators(int32_t process_set);
   void end_all();
   bool is_given_up() const { return given_up_.load(std::memory_order_acquire); }
   Status given_up_status() const;
@@ -125,7 +124,7 @@ class NcclBackend final : public DeviceBackend {
 
   // Of the GPU thread.
   std::deque<NcclJob> in_flight_;
-  std::set<Communicator*> made_;
+  std::vector<Communicator*> made_;  // in the order in which all ranks made them
   std::map<Gpu*, DeviceEventRef> last_;  // launch on a GPU, if there are several streams
   bool is_aborted_ = false;
   bool is_stuck_ = false;                            // the abort does not return, and a thread is still inside it

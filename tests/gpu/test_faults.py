@@ -5,12 +5,11 @@ The stand-in injects them (standin/core/faults.h), and checks at the end of each
 
 from __future__ import annotations
 
-import os
 import signal
 from dataclasses import dataclass
 
 import pytest
-from ranks import Ranks, failure, say
+from ranks import Ranks, say
 
 pytestmark = pytest.mark.standin
 LOSS = ("HorovodInternalError",)
@@ -194,67 +193,3 @@ def test_an_abort_that_never_returns_is_said_in_words(gpu_env: dict[str, str]) -
         report = ranks._report()
     assert all(each.code == 0 for each in ended), report
     assert "ncclCommAbort has not returned after 20 s: this process cannot use its GPU again" in ended[1].errors, report
-
-
-def submit_in_a_capture() -> None:
-    import device_array as gpu
-    import numpy as np
-
-    import horovod.numpy as hvd
-    from horovod._native.abi import Kind
-
-    hvd.init()
-    device = gpu.Device(hvd.rank())
-    array = gpu.DeviceArray(np.ones(4, "f4"), device)
-    graph = gpu.c_void_p()
-    with device:
-        gpu.call("cuStreamSynchronize", device.stream)
-        gpu.call("cuStreamBeginCapture_v2", device.stream, 0)
-    say(failure(lambda: gpu.start(Kind.ALLREDUCE, "captured", array, array)))
-    with device:
-        gpu.call("cuStreamEndCapture", device.stream, gpu.byref(graph))  # the capture is unharmed
-    gpu.finish(gpu.start(Kind.ALLREDUCE, "after", array, array, reduce_op=1))
-    say(array.numpy().tolist())
-    array.free()
-    hvd.shutdown()
-    device.close()
-
-
-def test_a_capture_is_refused_and_unharmed(gpu_env: dict[str, str]) -> None:
-    with Ranks(2, submit_in_a_capture, env=gpu_env, limit=120) as ranks:
-        for each in ranks.wait():
-            assert each.code == 0, ranks._report()
-            assert "ValueError" in each.lines[0]
-            assert "being captured" in each.lines[0]
-            assert each.lines[1] == "[2.0, 2.0, 2.0, 2.0]"
-
-
-def fork_after_use() -> None:
-    import device_array as gpu
-    import numpy as np
-
-    import horovod.numpy as hvd
-    from horovod._native.abi import Kind
-
-    hvd.init()
-    device = gpu.Device(hvd.rank())
-    array = gpu.DeviceArray(np.ones(4, "f4"), device)
-    gpu.finish(gpu.start(Kind.ALLREDUCE, "parent", array, array, reduce_op=1))
-    pid = os.fork()
-    if pid == 0:
-        say("child " + failure(lambda: gpu.start(Kind.ALLREDUCE, "child", array, array)))
-        os._exit(0)
-    os.waitpid(pid, 0)
-    gpu.finish(gpu.start(Kind.ALLREDUCE, "parent again", array, array, reduce_op=1))
-    say(array.numpy().tolist())
-    array.free()
-    hvd.shutdown()
-    device.close()
-
-
-def test_a_forked_child_gets_an_error(gpu_env: dict[str, str]) -> None:
-    with Ranks(2, fork_after_use, env=gpu_env, limit=120) as ranks:
-        for each in ranks.wait():
-            assert each.code == 0, ranks._report()
-            assert each.lines[0].startswith("child ") and "Error" in each.lines[0], each.lines
-            assert each.lines[1] == "[4.0, 4.0, 4.0, 4.0]"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from conftest import STANDIN
+from gpu_machine import STANDIN
 from ranks import run_ranks, say
 
 

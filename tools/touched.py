@@ -35,6 +35,7 @@ RULES: Rules = (
     ("src/elastic/", ("ctest", "elastic"), ("elastic", "launcher")),
     ("src/launcher/", ("ctest", "launcher"), ("launcher",)),
     ("src/adapters/tensorflow/", ("ctest", "tensorflow"), ("adapters",)),
+    ("src/adapters/jax/", ("jax", "gpu"), ()),
     ("include/", ("ctest", "single"), ("capi",)),
     ("python/horovod/torch/", ("torch",), ()),
     ("python/horovod/tensorflow/", ("tensorflow",), ()),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapters/jax/ffi_api.h"
+#include "adapters/jax/gpu_place.h"
 #include "horovod/horovod.h"
 
 namespace hvd::jax {
@@ -41,7 +42,7 @@ std::span<FfiBuffer* const> buffers_of(const FfiBuffers& list);
 
 // As hvd_tensor. What has no counterpart is sent as a type of the same size: Python lets only verbs do so that move
 // elements, or for which the bits come out the same. CallError for elements of less than a byte.
-hvd_tensor tensor_of(const FfiBuffer& buffer);
+hvd_tensor tensor_of(const FfiBuffer& buffer, const GpuPlace& place = {});
 size_t size_in_bytes(const FfiBuffer& buffer);
 
 }  // namespace hvd::jax

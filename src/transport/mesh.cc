@@ -191,7 +191,7 @@ bool Mesh::move_in(Peer& peer, size_t stripe) {
       break;
     }
     if (*got > 0) peer.in.advance(stripe, *got);
-    if (peer.in.is_broken()) lose(peer, {Code::peer_lost, "it sent what no rank sends"});
+    if (peer.in.is_broken()) lose(peer, {Code::peer_lost, "it sent invalid data"});
     moved += *got;
     if (*got < bytes.size() && !stream.has_buffered()) break;  // that was all
   }

@@ -94,8 +94,8 @@ TEST(Scheduler, OpenMpiOnSeveralHostsMustBeToldWhereToMeet) {
 }
 
 TEST(Scheduler, RanksThatAreNotConsecutiveOnTheirHostsAreRefused) {
-  EXPECT_THAT(error_of(open_mpi(1, 4, 0, 2)), HasSubstr("map ranks by slot"));  // by node
-  EXPECT_THAT(error_of(open_mpi(1, 3, 1, 2)), HasSubstr("as many on each"));    // 2 and 1
+  EXPECT_THAT(error_of(open_mpi(1, 4, 0, 2)), HasSubstr("map ranks by slot"));   // by node
+  EXPECT_THAT(error_of(open_mpi(1, 3, 1, 2)), HasSubstr("the same number on"));  // 2 and 1
 }
 
 TEST(Scheduler, HalfOfAPairIsAnError) {

@@ -108,7 +108,7 @@ def form_apart(bed: Bed, directory: Path, other: dict[str, str]) -> list[Ended]:
 def test_a_rank_with_another_key_is_refused(bed: Bed, tmp_path: Path) -> None:
     ended = form_apart(bed, tmp_path, {"_HOROVOD_SECRET_KEY": secrets.token_hex(32)})
     here, there = (each.output.removeprefix("up\n") for each in ended)
-    assert "HorovodInternalError" in here and "never came: 1" in here
+    assert "HorovodInternalError" in here and "never connected: 1" in here
     assert there.startswith("ValueError")  # trying again would not help, as it would with HorovodInternalError
     assert "it has another key: it belongs to another job" in there
     assert all(address in there for address in bed["hosta"].addresses)

@@ -314,7 +314,7 @@ TEST(Connections, StrangersAreLoggedOnceInAWhile) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
   EXPECT_THAT(log, HasSubstr("dropped a connection from 127.0.0.1:"));
   EXPECT_THAT(log, HasSubstr("it speaks HTTP"));
-  EXPECT_THAT(log, HasSubstr("(and 4 others since the last such line)"));
+  EXPECT_THAT(log, HasSubstr("(and 4 others since the last such message)"));
 }
 
 TEST(Credentials, ComeFromTheEnvironment) {

@@ -75,7 +75,7 @@ TEST(HostTable, HostsAreSortedAndMayDiffer) {
 TEST(HostTable, ContradictionsAreNamed) {
   auto hosts = make_hosts();
   hosts[1].world_size = 4;
-  EXPECT_THAT(verdict(hosts), HasSubstr("hosta was told of 3 ranks on 2 hosts"));
+  EXPECT_THAT(verdict(hosts), HasSubstr("hosta was started with 3 ranks on 2 hosts"));
   EXPECT_THAT(verdict(hosts), HasSubstr("hostb of 4 ranks on 2 hosts"));
   hosts = make_hosts();
   hosts[1].ranks[0].rank = 1;
@@ -85,7 +85,7 @@ TEST(HostTable, ContradictionsAreNamed) {
   EXPECT_THAT(verdict(hosts), HasSubstr("rank 3 (hostb, pid 200) is outside the world of 3 ranks"));
   hosts = make_hosts();
   hosts[0].ranks.pop_back();
-  EXPECT_THAT(verdict(hosts), HasSubstr("the 2 hosts (hosta, hostb) together have no rank 1 of 3"));
+  EXPECT_THAT(verdict(hosts), HasSubstr("none of the 2 hosts (hosta, hostb) has rank 1 of 3"));
 }
 
 std::vector<bool> crowded(std::vector<HostRecord> hosts) {

@@ -84,14 +84,14 @@ TEST(HostMeeting, WhoNeverCameIsNamedOnAllThatDid) {
   run_processes(2, [&](int32_t rank) {
     auto group = meet(world_of(rank, 4, job), 3s);  // the other one comes in this time
     ASSERT_FALSE(group.ok());
-    EXPECT_THAT(std::string(group.status().message()), HasSubstr("never came: 2, 3"));
+    EXPECT_THAT(std::string(group.status().message()), HasSubstr("never connected: 2, 3"));
   });
 }
 
 TEST(HostMeeting, WithoutRankZeroTheOthersSaySo) {
   auto group = meet(world_of(1, 2, job_name()), 100ms);
   ASSERT_FALSE(group.ok());
-  EXPECT_THAT(std::string(group.status().message()), HasSubstr("never met rank 0"));
+  EXPECT_THAT(std::string(group.status().message()), HasSubstr("never reached rank 0"));
 }
 
 TEST(HostMeeting, TwoProcessesWithOneRankAreRefused) {
@@ -301,7 +301,7 @@ TEST(HostMeeting, AFalseLeaderIsGivenNothing) {
   });
   auto met = meet_with(world, {}, 2s, with_key('a'));
   ASSERT_FALSE(met.ok());
-  EXPECT_THAT(std::string(met.status().message()), HasSubstr("never met rank 0"));
+  EXPECT_THAT(std::string(met.status().message()), HasSubstr("never reached rank 0"));
 }
 
 TEST(HostMeeting, WithoutAKeyAnotherUserCannotPreventTheMeeting) {

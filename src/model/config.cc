@@ -86,12 +86,12 @@ constexpr Knob kKnobs[] = {
      "Copy the tensors of a fusion with one kernel; 0: one copy per tensor."},
 
     {"HOROVOD_ELASTIC", [](Config& c) -> Slot { return &c.elastic; }, {},
-     "Elastic job: the launcher assigns this process's rank whenever a world is formed; the launcher sets this.",
+     "Elastic job: the launcher assigns the rank of this process whenever a world is formed; the launcher sets this.",
      Scope::in_world},
     {"HOROVOD_WORKER_ID", [](Config& c) -> Slot { return &c.worker_id; }, {-1, kMaxCount},
      "Number of this process in an elastic job, whatever its rank; the launcher sets it."},
     {"HOROVOD_ELASTIC_TIMEOUT", [](Config& c) -> Slot { return &c.elastic_timeout; }, {0, kMaxSeconds},
-     "Seconds that an elastic job waits for enough slots, and a process for a rank."},
+     "Seconds that an elastic job waits for enough slots, and a process for its place."},
 
     {"HOROVOD_TLS", [](Config& c) -> Slot { return Strict{&c.tls}; }, {},
      "Encrypt every connection between hosts, control and data, with TLS 1.3.",

@@ -158,7 +158,7 @@ def test_an_agent_that_comes_and_one_that_does_not(
             assert agent.wait(DEADLINE) == 0
         finally:
             agent.kill()
-    assert problems(report) == [("fail", "contact", ["agent 2"], "it did not come within 15 s (--start-timeout)")]
+    assert problems(report) == [("fail", "contact", ["agent 2"], "it did not connect within 15 s (--start-timeout)")]
     assert report["hosts"][0]["name"] == "hostb"
     assert report["hosts"][0]["facts"]["allreduce"]["error"] == ""
 

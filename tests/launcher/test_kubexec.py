@@ -70,7 +70,7 @@ def test_a_pod_that_cannot_reach_the_launcher_is_told_from_one_that_does_not_ans
     result = run("-np", "2", "-H", "deaf:1,mute:1", "--start-timeout", "10", "true")
     assert result.returncode == 1
     assert re.search(
-        rb"    deaf  its agent runs, and did not reach this machine within 10 s .* at port \d+ of ", result.stderr
+        rb"    deaf  its agent is running, but did not reach this machine within 10 s .* at port \d+ of ", result.stderr
     )
     assert b"    mute  no answer within 10 s (--start-timeout)\n" in result.stderr
 
@@ -79,7 +79,7 @@ def test_an_answer_that_is_none(run, kubexec):
     kubexec(text="#!/bin/sh\nprintf '\\n\\0horovod agent certificate of another time\\n'\nexec sleep 1000\n")
     result = run("-np", "1", "-H", "pod:1", "true")
     assert result.returncode == 1
-    assert b"    pod  its agent answers in a way that this horovodrun does not know" in result.stderr
+    assert b"    pod  its agent uses a protocol that this horovodrun does not support" in result.stderr
 
 
 # ---- who may come

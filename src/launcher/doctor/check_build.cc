@@ -40,8 +40,8 @@ constexpr Framework kFrameworks[] = {
 constexpr const char* kControllers[] = {"MPI", "Gloo"};
 constexpr const char* kOperations[] = {"NCCL", "DDL", "CCL", "MPI", "Gloo"};
 
-// Prints {"python": .., "horovod": bool, "frameworks": {module: [version or null, has adapter]}}. The folder that we
-// are started in is not searched. A distribution may have another name than its module, as tensorflow-cpu.
+// Prints {"python": .., "horovod": bool, "frameworks": {module: [version or null, has adapter]}}. Does not search the
+// current folder. A distribution may have another name than its module, such as tensorflow-cpu.
 constexpr std::string_view kScript = R"(
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -66,7 +66,7 @@ print(json.dumps({"python": sys.version.split()[0], "horovod": bool(folders), "f
 )";
 
 struct Found {
-  std::optional<std::string> version;  // of the framework; empty: there, but it does not say which
+  std::optional<std::string> version;  // of the framework; empty: installed, but without a version
   bool has_adapter = false;
 };
 
@@ -86,7 +86,7 @@ std::optional<PythonAnswer> read_answer(const std::string& text) try {
     entry.has_adapter = found.at(1).get<bool>();
   }
   return answer;
-} catch (const Json::exception&) {  // a wrapper that is no Python, or one that prints something of its own
+} catch (const Json::exception&) {  // a wrapper that is not Python, or one with output of its own
   return std::nullopt;
 }
 
@@ -109,7 +109,7 @@ Json describe_frameworks(PythonAnswer answer) {
   return list;
 }
 
-// MPI, as it is here: with mpirun, and a library of ours that is built or can be. The detail says which, or what lacks.
+// MPI on this machine: mpirun, and our library, which is built or can be. The detail describes it, or what is missing.
 struct MpiPart {
   bool is_available = false;
   std::string detail;
@@ -171,13 +171,13 @@ BuildReport check_build(const std::string& program, bool json, bool verbose) {
     report["python"] = {{"executable", python}, {"version", answer->version}};
     if (!answer->has_horovod) note = fmt::format("{} does not find the package horovod", python);
   } else {
-    note = python.empty() ? "no Python beside horovodrun or in PATH, so frameworks were not looked for"
-                          : fmt::format("{} could not say which frameworks there are", python);
+    note = python.empty() ? "no Python beside horovodrun or in PATH, so frameworks were not checked"
+                          : fmt::format("{} could not list the installed frameworks", python);
   }
   report["frameworks"] = describe_frameworks(answer.value_or(PythonAnswer()));
   MpiPart mpi = look_for_mpi(program);
   report["controllers"] = describe_parts(kControllers, mpi);
-  if (!mpi.is_available) mpi.detail.clear();  // said once
+  if (!mpi.is_available) mpi.detail.clear();  // already reported
   report["operations"] = describe_parts(kOperations, mpi);
   std::string text = json ? report.dump(2) + "\n" : layout(report);
   return {.text = verbose && !json ? "\n" + text : text, .note = std::move(note)};

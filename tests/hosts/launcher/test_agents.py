@@ -44,7 +44,7 @@ def test_an_agent_with_another_key_is_refused_and_disturbs_nothing(launch: Any, 
     place = ["--rendezvous", "hosta:4711"]
     assert launcher.stderr.readline() == "horovodrun: waiting for 1 agent at 0.0.0.0:4711\n"
     _, err = finish(launch("--agent", *place, "--start-timeout", "5", "--key-file", keys[1], on="hostb"), 1)
-    assert "horovodrun --agent: the launcher has another key than we: " in err
+    assert "horovodrun --agent: the launcher has a different key: " in err
     finish(launch("--agent", *place, "--key-file", keys[0], on="hostb"), 0)
     out, _ = finish(launcher, 0)
     assert out == "[0]<stdout>:x\n"

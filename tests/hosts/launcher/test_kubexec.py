@@ -75,7 +75,7 @@ def test_a_launcher_out_of_reach_is_told(launch: Any, kube: dict[str, str]) -> N
     command = ["-np", "2", "-H", "hostb:1,hostc:1", "--start-timeout", "10", "--network-interfaces", "docker0", "true"]
     _, err = finish(launch(*command, env=kube), 1)
     for host in ("hostb", "hostc"):
-        assert f"    {host}  its agent runs, and did not reach this machine within 10 s (--start-timeout)" in err
+        assert f"    {host}  its agent is running, but did not reach this machine within 10 s (--start-timeout)" in err
 
 
 @pytest.mark.parametrize("code", [WAIT, STUBBORN], ids=["plain", "stubborn"])

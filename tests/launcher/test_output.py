@@ -233,4 +233,4 @@ def test_a_worker_is_held_back_while_its_file_takes_nothing(horovodrun, tmp_path
             assert file.read().count(b"x") == size // 1024 * 1023
         _, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 0
-    assert b"all output is in its files again" in err
+    assert b"all output has been written to its files" in err

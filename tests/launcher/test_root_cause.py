@@ -258,7 +258,7 @@ run_fn(train, reset)(ObjectState(lambda value, root_rank=0, name=None: value, hv
     summary = summary_of(run("-np", "3", "--min-np", "3", "--reset-limit", "0", *script(RAISE, body)))
     if not loop:
         assert "\nAfter that: ranks 0, 2 lost it.\n" in summary
-    assert re.search(r"\nThe last that went wrong: rank 1 on localhost failed: pid \d+, exit code 1, ", summary), (
+    assert re.search(r"\nThe last failure: rank 1 on localhost failed: pid \d+, exit code 1, ", summary), (
         summary
     )
     assert "\nIt raised ValueError: bad batch\n" in summary

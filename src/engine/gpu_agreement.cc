@@ -64,12 +64,12 @@ LibraryPlaces library_places(const Config& config) {
 
 Status agree_on_gpus(Engine& engine, const Config& config) {
   if (std::string lost = lost_context(); !lost.empty()) {
-    return {Code::unknown, fmt::format("this process cannot go on: {}", lost)};
+    return {Code::unknown, fmt::format("this process cannot continue: {}", lost)};
   }
   LibrarySearch found = find_libraries(library_places(config));
   std::vector<GpuOffer> offers;
   Status gathered = gather(engine, gpu_offer(found, config.gpu_operations), offers);
-  if (!gathered.ok()) return {};  // the world has failed, and the next operation says why
+  if (!gathered.ok()) return {};  // the world has failed, and the next operation reports why
   GpuDecision decision = decide_on_nccl(offers);
   if (decision.is_error) {
     return {Code::unknown,

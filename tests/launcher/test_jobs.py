@@ -125,7 +125,7 @@ def test_hostfile(job, tmp_path):
         ("a slots=0", "expected a number of slots"),
         ("a slots=", "expected a number of slots"),
         ("a 4", "'4' is not valid; expected HOST slots=N"),
-        ("a slot=2 colour=red", "'colour=red' is not understood"),
+        ("a slot=2 colour=red", "'colour=red' is not valid"),
         ("a/b", "bad host"),
         ("# nothing", "contains no host"),
     ],

@@ -274,7 +274,7 @@ def test_a_command_that_is_not_on_a_host(hosts, run):
     assert result.returncode == 1
     text = result.stderr.decode()
     assert re.match(r"horovodrun: rank \d on [ab] was not started: cannot run /no/such/program: No such file", text)
-    assert re.search(r"Hint: is it installed on [ab], at the same place as here\?\n", text)
+    assert re.search(r"Hint: is it installed on [ab], at the same path as here\?\n", text)
 
 
 # ---- the line on a terminal

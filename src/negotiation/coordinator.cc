@@ -62,8 +62,8 @@ class Coordinator::State final : public IntakeListener {
   PlanCache cache_;
   PlanWriter writer_;
   LastSeen activity_;
-  Bytes offers_;                   // what the next message begins with: its number, and they
-  std::vector<CachedPlan*> both_;  // carried by both, and to be finished once they are offered
+  Bytes offers_;                   // the beginning of the next message: its number, and the offers
+  std::vector<CachedPlan*> both_;  // carried by both ranks, to be finished when they are offered
   std::optional<TimePoint> last_report_;
   std::optional<ShutdownNotice> shutdown_;
   bool stopped_ = false;  // the shutdown notice has been sent
@@ -124,7 +124,7 @@ void Coordinator::State::on_acknowledged(uint64_t before, uint64_t now) {
 
 void Coordinator::State::note(const Arrival& arrival, int32_t process_set) {
   if (activity_.have_all_submitted(arrival.child)) return;
-  // Of a whole subtree, those that have joined have said so, and all others speak now.
+  // In a whole subtree, some ranks have already joined, and all others submit now.
   bool is_all = process_set == kWorldSet || readiness_.gathering().tree().is_single(arrival.child);
   if (arrival.some == nullptr && is_all) return activity_.submitted_by_all(arrival.child);
   for (int32_t rank : readiness_.gathering().ranks_of(arrival, process_set, false)) {
@@ -255,7 +255,7 @@ void Coordinator::State::fail_overdue(TimePoint now) {
     std::string text;
     Origin origin;
   };
-  std::vector<Overdue> overdue;  // described before the first of them is gone
+  std::vector<Overdue> overdue;  // described before the first one is removed
   for (Entry* entry = readiness_.table().oldest(); entry != nullptr; entry = entry->newer) {
     if (now - entry->since < settings_.collective_timeout) break;
     Stall stall{.entry = entry, .missing = missing_ranks(*entry, readiness_.joined())};
@@ -269,7 +269,7 @@ void Coordinator::State::fail_overdue(TimePoint now) {
   }
 }
 
-// The text of the report that is due, or nothing. Asks for the shutdown if the stall has lasted too long.
+// The text of the report that is due, or nothing. Requests the shutdown if the stall has lasted too long.
 std::string Coordinator::State::check_stalls(TimePoint now) {
   if (now < stall_check_due()) return {};
   last_report_ = now;

@@ -1,4 +1,4 @@
-// A rank's copy of the plan cache. It changes only as the coordinator's messages say, so all ranks hold the same.
+// A rank's copy of the plan cache. Only the coordinator's messages change it, so all copies are equal.
 // Thread rule: one caller at a time.
 #pragma once
 
@@ -23,11 +23,11 @@ struct KnownPlan {
 
 class KnownPlans {
  public:
-  // Null: not known, or not with this signature.
+  // Null: unknown, or not with this signature.
   KnownPlan* find(const Request& request);
   // Null: no such id.
   KnownPlan* find(CacheId id);
-  // `device` is what this rank announced; nothing if it announced nothing.
+  // `device`: the device that this rank announced; empty if it announced nothing.
   void add(CacheId id, AgreedRequest request, std::optional<Device> device);
   bool erase(CacheId id);
 

@@ -37,16 +37,16 @@ class Negotiator::State {
   bool use_cache_ = true;
   CacheId last_id_ = 0;
   uint64_t processed_ = 0;       // number of the last message read
-  uint64_t unacknowledged_ = 0;  // of those, how many `outgoing_` has not acknowledged yet
-  size_t remembered_ = 0;        // evictions and errors in them, see kMaxRemembered
+  uint64_t unacknowledged_ = 0;  // messages that `outgoing_` has not acknowledged yet
+  size_t remembered_ = 0;        // evictions and errors in those messages, see kMaxRemembered
   std::vector<std::shared_ptr<const std::vector<Device>>> device_maps_;  // number 1 is the first
-  DevicePlaces next_places_;                                             // of the plan that follows
-  NameMap<Device> devices_;       // accelerators of the requests under way in full; the host needs no memory
+  DevicePlaces next_places_;                                             // of the next plan
+  NameMap<Device> devices_;       // accelerators of full requests in flight; host memory is not recorded
   std::vector<CacheId> offered_;  // carried by both, and to be finished
   Bytes outgoing_;
 };
 
-// Whatever is written next is written knowing all messages read so far.
+// Everything written from now on is written with knowledge of all messages read so far.
 void Negotiator::State::acknowledge() {
   if (unacknowledged_ == 0) return;
   Encoder encoder(outgoing_);
@@ -200,7 +200,7 @@ AgreedRequest Negotiator::State::read_tensor(Decoder& in) {
   return request;
 }
 
-// The device this rank named when it announced the request that has now been agreed on.
+// The device that this rank announced for the request that has now been agreed on.
 std::optional<Device> Negotiator::State::announced_device(const Request& request) {
   if (request.device == kHost) return kHost;
   auto found = devices_.find(NameView{gathering_set(request), request.name});

@@ -182,7 +182,7 @@ def test_mpi4py_of_the_other_mpi_is_a_clear_error(flavour: Flavour) -> None:
     text = refused(flavour, {"HOROVOD_MPI_LIBRARY": str(other.plugin)}, body=body)
     # By comparison; or, where mpi4py made the functions of its MPI known to all, because the plugin got hold of them.
     compared = f"mpi4py uses {flavour.version}" in text and f"but Horovod's plugin {other.version}" in text
-    mixed = f"was compiled for {other.version}, but this process has loaded {flavour.version}" in text
+    mixed = f"was compiled for {other.version}, but this process has already loaded {flavour.version}" in text
     assert text.startswith("ValueError: ") and (compared or mixed), text
 
 

@@ -315,7 +315,7 @@ with warnings.catch_warnings(record=True) as caught:
     results = [float(jax.jit(lambda x: hvd.allreduce(x * i, op=hvd.Sum))(jnp.ones(()))) for i in range(3)]
 texts = [str(each.message) for each in caught if "custom calls" in str(each.message)]
 assert results == [0.0, 2.0, 4.0], results
-assert len(texts) == 1 and "SIGSEGV; slower callbacks to Python are used" in texts[0], texts
+assert len(texts) == 1 and "SIGSEGV; using slower callbacks to Python" in texts[0], texts
 print("fell back", flush=True)
 """
     assert "fell back" in said(run(["-np", "2"], script))

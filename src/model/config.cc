@@ -170,7 +170,7 @@ constexpr Knob kKnobs[] = {
     {"HOROVOD_AUTOTUNE", [](Config& c) -> Slot { return &c.autotune; }, {},
      "Tune the knobs that are not set, while the job runs."},
     {"HOROVOD_AUTOTUNE_LOG", [](Config& c) -> Slot { return &c.autotune_log; }, {},
-     "CSV file for the autotuner's samples."},
+     "File for the autotuner's samples, as CSV."},
     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", [](Config& c) -> Slot { return &c.autotune_warmup_samples; }, {0, kMaxCount},
      "Samples that the autotuner discards before it starts."},
     {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", [](Config& c) -> Slot { return &c.autotune_steps_per_sample; },

@@ -151,7 +151,7 @@ def _plugin() -> str:
 
 
 def _check_connection() -> None:
-    """MPICH's mpirun and srun --mpi=pmi2 communicate with MPI through a descriptor; without it, MPI ends the process."""
+    """mpirun of MPICH and srun --mpi=pmi2 communicate with MPI through a descriptor; without it, MPI exits."""
     number = os.environ.get("PMI_FD", "")
     if not number.isdecimal() or library().hvd_backend_built(b"mpi"):
         return

@@ -104,7 +104,7 @@ def test_ranks_outside_of_the_set_train_alone() -> None:
         ({"backward_passes_per_step": 0}, "1 or more"),
         ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, r"needs op=hvd\.Average"),
         ({"groups": 0}, "positive number"),
-        ({"groups": 2, "compression": Int8Compressor()}, "exchanges of its own"),
+        ({"groups": 2, "compression": Int8Compressor()}, "does its own exchange"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], words: str) -> None:

@@ -68,7 +68,7 @@ std::string text_of(const hvd_driver_action& action) {
   return "unknown kind " + std::to_string(action.kind);
 }
 
-// A job on a clock that the test moves; what is only said is kept apart.
+// A job with a clock that the test advances; log messages are kept separately.
 class DriverJob {
  public:
   explicit DriverJob(const hvd_driver_settings& settings) : driver_(create(settings, now)) {}

@@ -67,7 +67,7 @@ TEST(AgentLink, SilenceIsTheEnd) {
 TEST(AgentLink, WhoStoodStillItselfDoesNotCallTheOtherSilent) {
   Ends ends = make_ends();
   ends.here->set_silence(100ms, 20ms);
-  std::this_thread::sleep_for(200ms);  // nobody looks
+  std::this_thread::sleep_for(200ms);  // no side reads
   EXPECT_TRUE(ends.here->receive().ok());
   EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("silent for"));
 }

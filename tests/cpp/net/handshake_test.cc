@@ -22,7 +22,7 @@ Handshake called(const Key& key = kKey, const Welcome& welcome = kWelcome, uint8
   return Handshake::called(key, welcome, *random_nonce(), version);
 }
 
-// Hands over in pieces of at most `piece` bytes; what arrived.
+// Transfers pieces of at most `piece` bytes; returns the bytes that arrived.
 Bytes deliver(Handshake& from, Handshake& to, size_t piece) {
   Bytes all;
   while (!from.outgoing().empty()) {

@@ -103,7 +103,7 @@ TEST(HostTable, HostsOfOneMachineShareItsCores) {
   EXPECT_EQ(crowded(hosts), (std::vector{false, false}));
   hosts[1].machine = hosts[0].machine = "one";
   EXPECT_EQ(crowded(hosts), (std::vector{true, true}));
-  hosts[1].ranks[0].cores = {0b100};  // a container with a core of its own
+  hosts[1].ranks[0].cores = {0b100};  // a container with its own core
   EXPECT_EQ(crowded(hosts), (std::vector{false, false}));
 }
 
@@ -126,7 +126,7 @@ TEST(HostTable, HostsThatWouldExchangeDataDifferentlyAreNamed) {
   EXPECT_THAT(std::string(status.message()), Not(HasSubstr("HOROVOD_THAT")));
   hosts[1].knobs = hosts[0].knobs;
   ASSERT_TRUE(agree(hosts).ok());
-  EXPECT_TRUE(hosts[0].knobs.empty());  // what is agreed on needs not go to everybody
+  EXPECT_TRUE(hosts[0].knobs.empty());  // knobs that agree are not sent to all ranks
 }
 
 TEST(HostTable, TheMachineIsTheSameForAllItsProcesses) {

@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 constexpr double kTimeToCome = 5;  // seconds, for all that are there, in tests that wait for one that is not
 
-// How one process is placed; a test changes what it wants to be wrong.
+// The placement of one process; tests change single values to wrong ones.
 Config make_config(const std::vector<int32_t>& ranks_per_host, int32_t rank, uint16_t port, const std::string& key) {
   Config config;
   int32_t host = 0, local = rank;

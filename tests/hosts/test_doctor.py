@@ -65,7 +65,7 @@ def test_a_healthy_pair(examine: Examine, bed: Bed, options: tuple[str, ...]) ->
     assert problems(report) == []
     tried = attempts(report, "hosta")
     assert {address for address, works in tried.items() if works} >= set(bed["hostb"].addresses)
-    assert tried["172.17.0.1"] is False  # the bridge that every host has is nobody's fault
+    assert tried["172.17.0.1"] is False  # every host has this bridge
     (clock,) = [one["facts"]["clock"] for one in report["hosts"] if one["name"] == "hostb"]
     assert abs(clock["seconds"]) <= clock["uncertainty"] + 0.1
 

@@ -66,7 +66,7 @@ def test_a_second_network_is_used_when_the_first_is_down(make_bed: Callable[...,
 
 
 def form_apart(bed: Bed, one: str, other: str, directory: Path) -> list[str]:
-    """What each is told."""
+    """The error of each rank."""
     hosts, limit = {"hosta": 1, "hostb": 2, "hostc": 1}, {"HOROVOD_START_TIMEOUT": str(START_TIMEOUT)}
     gate = Gate(directory / "gate")
     bed.partition(one, other)

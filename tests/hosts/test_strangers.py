@@ -1,4 +1,4 @@
-"""A world among strangers: who sends anything to its ports disturbs nothing, and who has not its key stays out."""
+"""A world among strangers: data sent to its ports has no effect, and processes without its key are rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def work_with_everybody(gate: str) -> None:
             fcntl.flock(file, fcntl.LOCK_SH)
     for step in range(20):
         size, rank = hvd.size(), hvd.rank()
-        # Connections that were not needed before are opened now, past all who wait at the door.
+        # Connections that were not needed before are opened now, although others wait at the acceptor.
         received, _ = hvd.alltoall(np.full(size, rank), splits=np.ones(size, np.int32), name="to all")
         assert received.tolist() == list(range(size))
         assert hvd.allreduce(np.ones(1 << 18), op=hvd.Sum, name="large")[-1] == size

@@ -82,7 +82,7 @@ def test_an_answer_that_is_none(run, kubexec):
     assert b"    pod  its agent uses a protocol that this horovodrun does not support" in result.stderr
 
 
-# ---- who may come
+# ---- connections that are accepted
 
 
 def test_nothing_secret_is_where_others_can_read_it(horovodrun, kubexec):
@@ -98,7 +98,7 @@ def test_nothing_secret_is_where_others_can_read_it(horovodrun, kubexec):
             keys = process.stdout.readline().partition(b":")[2].split()
             worker = int(process.stdout.readline().rpartition(b":")[2])
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            known = {process.pid, worker, *map(int, children)}  # the launcher, who watches over it, and the worker
+            known = {process.pid, worker, *map(int, children)}  # the launcher, its guard, and the worker
             lines = 0
             for entry in pathlib.Path("/proc").glob("[0-9]*"):
                 try:

@@ -185,7 +185,7 @@ def lines_of_both(process, count):
 
 
 def test_a_file_that_hangs_holds_up_no_worker_and_loses_nothing(horovodrun, hosts, tmp_path):
-    """A pipe that nobody has opened stands for a file system that does not answer."""
+    """A pipe without a reader simulates a file system that does not answer."""
     (tmp_path / "out/rank.0").mkdir(parents=True)
     pipe, end = tmp_path / "out/rank.0/stdout", tmp_path / "end"
     os.mkfifo(pipe)

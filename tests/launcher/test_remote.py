@@ -244,7 +244,7 @@ def test_a_reader_that_takes_a_break_holds_up_nobody(hosts, horovodrun, python, 
     os.mkfifo(fifo)
     command = [horovodrun, "-np", "1", "-H", where, "sh", "-c", f'"$@"; echo ended >{fifo}', "sh", *python(code)]
     with Child(command, stdout=subprocess.PIPE) as process:
-        assert fifo.read_text() == "ended\n"  # although nobody has read a line
+        assert fifo.read_text() == "ended\n"  # although no line was read
         out, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0
     assert out == b"".join([b"[0]<stdout>:" + b"x" * 999 + b"\n"] * 10000)
@@ -291,7 +291,7 @@ def test_a_terminal_shows_how_far_the_start_is(hosts, horovodrun):
         while b"contacting hosts: 1 of 2 answer" not in seen:
             seen += os.read(master, 4096)
         fifo.write_text("go\n")
-        with contextlib.suppress(OSError):  # how a terminal says that nobody has it open
+        with contextlib.suppress(OSError):  # how a terminal reports that it has no reader
             while part := os.read(master, 4096):
                 seen += part
     os.close(master)

@@ -125,7 +125,7 @@ def test_ranks_decide_alike_when_one_has_no_plugin(flavour: Flavour, cache: Path
 
 @pytest.mark.parametrize("everywhere", [True, False])
 def test_gloo_by_name_is_without_mpi(flavour: Flavour, everywhere: bool, cache: Path) -> None:
-    """Also when only one rank was told so: the others then do without MPI, too."""
+    """Even if only one rank sets it: then the others do not use MPI either."""
 
     def body(everywhere: bool) -> None:
         if everywhere or "1" in (os.environ.get("OMPI_COMM_WORLD_RANK"), os.environ.get("PMI_RANK")):

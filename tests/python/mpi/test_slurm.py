@@ -1,4 +1,4 @@
-"""srun of a real Slurm starts the ranks, which MPI then lets meet; and what they are told when it does not."""
+"""srun of a real Slurm starts the ranks, which meet over MPI; and the errors if that fails."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ for name, function in functions.items():
 
 
 def test_jax_distributed_beside_horovod(run: Run) -> None:
-    """Arrays of one process can be used as ever, those of all processes are refused."""
+    """Arrays of one process can be used as usual, those of all processes are rejected."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -205,7 +205,7 @@ print(f"grown by {grown:.1f} MB, {more_tasks} threads, {more_files} files", flus
 
 
 def test_an_elastic_job_goes_on_after_a_worker_was_killed(run: Run, tmp_path: Path) -> None:
-    """Weights count steps, so whatever is lost or done twice shows; the compiled step survives both worlds."""
+    """Weights count steps, so lost or repeated steps show; the compiled step survives both worlds."""
     script = """
 import os, signal, sys
 from pathlib import Path

@@ -40,8 +40,8 @@ typedef enum hvd_code {
   HVD_PRECONDITION = 2,     /* ranks disagree, or not allowed now (join) */
   HVD_ABORTED = 3,          /* can never be executed */
   HVD_UNKNOWN = 4,          /* shut down while pending, transport failure, unsupported combination */
-  HVD_PEER_LOST = 5,        /* a rank died or fell silent: shut down, init again and go on */
-  HVD_TIMED_OUT = 6,        /* hvd_wait's time limit; the operation goes on */
+  HVD_PEER_LOST = 5,        /* a rank died or fell silent: shut down, init again and continue */
+  HVD_TIMED_OUT = 6,        /* hvd_wait's time limit; the operation continues */
   HVD_NOT_INITIALIZED = 7,
   HVD_REMOVED = 8 /* elastic: the job has no place for this process any more; it should end, with exit code 0 */
 } hvd_code;

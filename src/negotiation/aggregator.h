@@ -23,12 +23,12 @@
 // What may overtake what. Submissions of one rank for different names may arrive in any order, and after
 // acknowledgements that the rank wrote later. That is safe because a node compares positions (gathering.h) only with
 // messages that fail the very name or remove its process set, and evicted ids are only looked up; and when such a
-// message comes down, what is held of that name goes up before any acknowledgement of it. So who submitted an item knew
-// of such a message if and only if it was acknowledged before the item, or the item says so itself (`knows`,
+// message comes down, held arrivals of that name go up before any acknowledgement of it. So the ranks that submitted an
+// item knew of such a message if and only if it was acknowledged before the item, or the item says so (`knows`,
 // subtree_messages.h). Members of a group that all ranks submit in one order go up in that order.
 //
-// What the root does not know: it sees arrivals that are held by nodes below only when they go up. Until then its
-// reports may say of a rank that waits for less than the hold time that it has nothing pending.
+// What the root does not know: it sees arrivals held by nodes below only when they go up. Until then its reports may
+// claim that a rank that has waited for less than the hold time has nothing pending.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 //   shutdown        a rank wants to end communication
 // Whole means: all members of the process set below this child have submitted it, but those that have joined if joined
 // ranks may be missing. Two words say something about the next item:
-//   knows n         those who submitted it had processed the first n down messages; else, as many as are acknowledged
+//   knows n         the submitting ranks had processed the first n down messages; else, as many as are acknowledged
 //   age             the first of them waits for so long; else, not long
 // Readers check everything a later stage relies on. Thread rule: plain functions and values.
 #pragma once

@@ -47,6 +47,8 @@ RULES: Rules = (
     ("README.md", ("docs",), ()),
     ("mkdocs.yml", ("docs",), ()),
     ("pyproject.toml", ("packaging",), ()),
+    ("THIRD_PARTY_NOTICES.md", ("packaging",), ()),
+    ("tools/wheel_readme.py", ("packaging",), ()),
 )
 
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "model/plan.h"
+#include "negotiation/carried.h"
 #include "negotiation/messages.h"
 #include "negotiation/name_key.h"
 
@@ -15,10 +16,7 @@ struct KnownPlan {
   CacheId id = 0;
   AgreedRequest request;
   std::optional<Device> device;
-  // See carried.h. Neither is true when a plan of it, or an error, has come.
-  bool is_carried = false;  // by this rank
-  bool is_offered = false;  // by the root, and this rank has not carried it yet
-  Bytes offer;
+  CarriedAtRank carried;
 };
 
 class KnownPlans {

@@ -85,7 +85,7 @@ void RequestTable::reset(Entry& entry) {
   entry.arrivals.clear();
   entry.submitted.clear();
   entry.groups.clear();
-  entry.carried = Entry::Carried::none;
+  entry.carried.by = CarriedAtRoot::By::none;
   entry.passed_on = 0;
   entry.at_once = false;
 }

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "model/plan.h"
 #include "negotiation/attendance.h"
+#include "negotiation/carried.h"
 #include "negotiation/messages.h"
 #include "negotiation/name_key.h"
 #include "negotiation/rank_set.h"
@@ -86,14 +87,7 @@ struct Entry {
   Entry* newer = nullptr;
   bool is_listed = false;
 
-  // Only in a Coordinator of two ranks, see carried.h.
-  enum class Carried : uint8_t {
-    none,      // no rank carries it, or not in time
-    by_root,   // and it was offered
-    by_other,  // and its data are kept
-  };
-  Carried carried = Carried::none;
-  Bytes carried_data;
+  CarriedAtRoot carried;  // only in a Coordinator of two ranks
 
   CachedPlan* cached = nullptr;  // the live cache entry of this name
   int32_t evicted_plans = 0;     // cache entries of this name that ranks may still refer to

@@ -294,14 +294,6 @@ print("equal", flush=True)
     assert said(run(["-np", "2"], script)).count("equal") >= 1
 
 
-@pytest.mark.parametrize("others", ["torch tensorflow keras mxnet optax flax"])
-def test_importing_brings_in_no_other_framework(others: str) -> None:
-    command = f"import sys, horovod.jax; print(sorted(set({others.split()!r}) & set(sys.modules)))"
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/python"}
-    result = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True)
-    assert result.stdout == "[]\n", result.stdout + result.stderr
-
-
 def test_an_unknown_jaxlib_falls_back_with_one_warning(run: Run) -> None:
     script = """
 import warnings

@@ -47,7 +47,7 @@ $(STAMPS)/%: requirements/%.txt requirements/runtime.txt $(STAMPS)/venv
 	@$(BIN)/pip install -q $(PIP_FLAGS) -r $<
 	@touch $@
 
-# An environment of its own, also with the package in place: an older TensorFlow than that of .venv.
+# A separate environment, also with the package in place, for an older TensorFlow than that of .venv.
 .venv-tf215/stamp: requirements/tensorflow215.txt | packages-build
 	@echo "creating .venv-tf215"
 	@$(PYTHON) -m venv --clear .venv-tf215

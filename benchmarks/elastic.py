@@ -42,7 +42,7 @@ def start(folder: str, hosts: dict[str, int], size: int, **more: str) -> Job:
 
 
 def kill_one(job: Job, chance: random.Random) -> float:
-    """Kill a rank of a full world, and return how long the others needed to go on."""
+    """Kill a rank of a full world, and return how long the others needed to continue."""
     rank = chance.randrange(SIZE)
     fault = job.wait_for_fault(job.fault("kill", chance.choice(["negotiation", "collective", "commit"]), rank))
     survivors = job.members() - {fault["pid"]}

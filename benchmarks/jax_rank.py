@@ -32,7 +32,7 @@ class Alone:
     """Every process trains for itself: as fast as n processes of this machine can be."""
 
     def barrier(self) -> None:
-        """The ranks begin when they are told to."""
+        """The ranks begin on a signal."""
 
     def mean(self, tree: Any) -> Any:
         return tree

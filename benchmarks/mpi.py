@@ -32,7 +32,7 @@ SIZES = [4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20]
 LARGE = 1 << 20  # from here on the goal is a percentage
 MEMORY = "/dev/shm"
 LIMIT = 300
-# The program measures as a rank among others when it is told so; Horovod itself asks MPI.
+# With this variable the program runs as one of several ranks; Horovod itself asks MPI.
 RANK = (
     "export HOROVOD_RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} HOROVOD_SIZE=${OMPI_COMM_WORLD_SIZE:-$PMI_SIZE}; "
     'exec "$0" "$@"'

@@ -149,7 +149,7 @@ class Results:
         return all((case, program) in self._cells for program in programs if program in run)
 
     def wires(self) -> dict[str, Cell]:
-        """By place: the microseconds of a byte in one direction, in whatever state of the cores."""
+        """By place: the microseconds of a byte in one direction, in any state of the cores."""
         return self._wires
 
     def wire_share(self, case: Case, program: str) -> float | None:

@@ -31,7 +31,7 @@ class Alone:
     """Every process trains for itself: as fast as n processes of this machine can be."""
 
     def barrier(self) -> None:
-        """The ranks begin when they are told to."""
+        """The ranks begin on a signal."""
 
     def gradients(self, tape: tf.GradientTape, loss: Any, variables: list[Any]) -> list[Any]:
         grads: list[Any] = tape.gradient(loss, variables)

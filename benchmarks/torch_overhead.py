@@ -89,7 +89,7 @@ def matmul_ratios(rounds: int, ranks: int) -> list[float]:
     return [float(ratio) for said in _run(MATMUL, ranks, str(rounds)) for ratio in said.split()]
 
 
-# Allreduce between two ranks that are told to be hosts of their own, so that all bytes go over the loopback interface.
+# Allreduce between two ranks that are configured as separate hosts, so that all bytes go over the loopback interface.
 BYTES = """
 import pathlib
 import torch

@@ -58,7 +58,7 @@ class Alone:
         self.rank = int(os.environ["RANK"])
 
     def barrier(self) -> None:
-        """The ranks begin when they are told to."""
+        """The ranks begin on a signal."""
 
     def distribute(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> Trained:
         return model, optimizer

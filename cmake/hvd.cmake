@@ -40,7 +40,7 @@ function(hvd_test folder)
   string(REPLACE "/" "_" name "${folder}")
   file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cpp/${folder}/*.cc")
   add_executable(test_${name} ${sources})
-  set_target_properties(test_${name} PROPERTIES UNITY_BUILD OFF)  # every test file has names of its own
+  set_target_properties(test_${name} PROPERTIES UNITY_BUILD OFF)  # every test file has its own names
   target_include_directories(test_${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/cpp")
   target_link_libraries(test_${name} PRIVATE ${ARG_LINK} GTest::gtest_main GTest::gmock)
   # Most of the time would go into reading GoogleTest's headers, and into optimising and checking its matchers. The

@@ -48,7 +48,7 @@ def main() -> None:
     optimizer = hvd.DistributedOptimizer(optimizer)  # (hvd)
     model.compile(loss="sparse_categorical_crossentropy", optimizer=optimizer, metrics=["accuracy"])
     callbacks = [
-        hvd.callbacks.BroadcastGlobalVariablesCallback(0),  # (hvd) go on from the same weights everywhere
+        hvd.callbacks.BroadcastGlobalVariablesCallback(0),  # (hvd) all ranks continue with the same weights
         hvd.callbacks.MetricAverageCallback(),  # (hvd) metrics of all ranks
     ]
     steps = len(labels) // options.batch_size  # (hvd) as many on all ranks, though one may have an image more

@@ -1,4 +1,4 @@
-"""Trains a network of Gluon's model zoo on random pictures and says how fast: a start for a training with ImageNet.
+"""Trains a network of Gluon's model zoo on random pictures and prints the speed: a starting point for ImageNet.
 
 horovodrun -np 2 python examples/mxnet_imagenet_resnet50.py --batches 20
 """

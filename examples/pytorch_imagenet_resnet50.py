@@ -1,4 +1,4 @@
-"""Trains ResNet-50 on ImageNet, or on any pictures in one folder per class, with checkpoints to go on from.
+"""Trains ResNet-50 on ImageNet, or on any pictures in one folder per class, with checkpoints to resume from.
 
     horovodrun -np 4 python examples/pytorch_imagenet_resnet50.py --train-dir imagenet/train --val-dir imagenet/val
 
@@ -83,7 +83,7 @@ def train_epoch(
     batch_size: int,
     set_rate: Callable[[float], None],
 ) -> tuple[float, float]:
-    """Loss and accuracy of the epoch; `set_rate` is told which part of it is done."""
+    """Loss and accuracy of the epoch; `set_rate` gets the finished fraction of it."""
     model.train()
     device = next(model.parameters()).device
     loss, accuracy = Metric("train_loss"), Metric("train_accuracy")

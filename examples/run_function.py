@@ -2,7 +2,7 @@
 
     python examples/run_function.py --ranks 2
 
-Every rank fits a line to points of its own; what they learn is averaged, so all return the same line.
+Every rank fits a line to its own points; the results are averaged, so all ranks return the same line.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import horovod
 
 
 def train(steps: int, rate: float) -> dict[str, float]:
-    """What each rank does. Imports stand inside, because it runs in a process of its own."""
+    """The function of each rank. It imports modules itself, because it runs in a separate process."""
     import numpy as np
 
     import horovod.numpy as hvd

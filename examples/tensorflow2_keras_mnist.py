@@ -56,7 +56,7 @@ def main() -> None:
     model.compile(loss="sparse_categorical_crossentropy", optimizer=optimizer, metrics=["accuracy"])
 
     callbacks = [
-        hvd.callbacks.BroadcastGlobalVariablesCallback(0),  # (hvd) go on from the same weights everywhere
+        hvd.callbacks.BroadcastGlobalVariablesCallback(0),  # (hvd) all ranks continue with the same weights
         hvd.callbacks.MetricAverageCallback(),  # (hvd) metrics of all ranks
         hvd.callbacks.LearningRateWarmupCallback(initial_lr=rate, warmup_epochs=3, verbose=1),  # (hvd)
     ]

@@ -71,7 +71,7 @@ def main() -> None:
 
     for step, (batch_images, batch_labels) in enumerate(data.take(options.steps // hvd.size())):  # (hvd)
         loss = training_step(batch_images, batch_labels)
-        if step == 0:  # (hvd) now all variables exist: go on from the same ones everywhere
+        if step == 0:  # (hvd) now all variables exist: continue with the same ones on all ranks
             hvd.broadcast_variables(model.variables, root_rank=0)
             variables = optimizer.variables
             hvd.broadcast_variables(variables() if callable(variables) else variables, root_rank=0)

@@ -107,7 +107,7 @@ VALUES = {
     "global_process_set": "The process set of all ranks, and the default of `process_set=`.",
     "notification_manager": "Tells states about changed hosts.",
 }
-# What a function returns, where its class is worth a part of its own.
+# The result of a function, if its class deserves its own section.
 RETURNED = {("horovod.torch", "DistributedOptimizer"): ("horovod.torch.optimizer.distributed", "DistributedMethods")}
 # Objects that are made by a call of which the sources do not tell the outcome.
 MADE_BY = {"module_for": "horovod._keras.on_tensorflow"}

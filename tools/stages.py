@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build/test"
-# What tools/test.sh says after ctest, which counts processes of up to 16 cases.
+# The line that tools/test.sh prints after ctest, which counts processes of up to 16 cases.
 CASES = re.compile(r"(\d+) cases passed, (\d+) skipped$", re.MULTILINE)
 SLOWEST = 10
 

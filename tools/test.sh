@@ -201,6 +201,7 @@ mxnet_stage() {
   with_three mxnet verbs errors training
   echo "-- jobs"
   "${pytest[@]}" -p no:cacheprovider tests/python/mxnet_jobs
+  "${pytest[@]}" -p no:cacheprovider tests/python/single/test_framework_imports.py -k mxnet
 }
 torch21_stage() {  # likewise. Other tests use what came with later versions of PyTorch, or Lightning.
   # compiled_verbs comes last: torch.compile of 2.1 takes the hooks off all optimizers' steps for good

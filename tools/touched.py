@@ -16,7 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# The first rule whose beginning fits a path says what tests it: stages, and C++ suites of the folder and of its users.
+# The first rule with a matching prefix determines the tests of a path: stages, and C++ suites of the folder and its
+# users.
 CORE = ("engine", "capi")
 Rules = tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]
 RULES: Rules = (
@@ -48,6 +49,8 @@ RULES: Rules = (
     ("README.md", ("docs",), ()),
     ("mkdocs.yml", ("docs",), ()),
     ("pyproject.toml", ("packaging",), ()),
+    ("THIRD_PARTY_NOTICES.md", ("packaging",), ()),
+    ("tools/wheel_readme.py", ("packaging",), ()),
 )
 
 

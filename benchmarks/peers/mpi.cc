@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   for (const Case& c : sampler.cases()) {
     int count = static_cast<int>(c.count()), share = static_cast<int>(sampler.share_of(c));
     // A collective may return while bytes of it still wait for room in a socket, and they only move inside of MPI: a
-    // rank that waits for the team elsewhere would keep the others waiting for ever.
+    // rank that waits for the team elsewhere would keep the others waiting forever.
     auto measure = [&](const float* result, auto&& operation) {
       sampler.measure(c, result, operation, [] { MPI_Barrier(MPI_COMM_WORLD); });
     };

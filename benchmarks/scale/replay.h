@@ -1,4 +1,4 @@
-// How long a node works in a step: a fresh one hears again what a witness of a simulated world has heard, one step
+// How long a node works in a step: a fresh one gets the messages that a node in a simulated world received, one step
 // after the other, with nothing else in the caches but its own.
 #pragma once
 
@@ -15,7 +15,7 @@ struct StepTimes {
 };
 
 StepTimes replay(int32_t world_size, const Witness& witness);
-// The same for a rank that submits the requests and hears what the root said.
+// The same for a rank that submits the requests and receives the root's messages.
 StepTimes replay_rank(int32_t world_size, const Witness& root, const std::vector<Request>& requests);
 
 }  // namespace hvd

@@ -1,5 +1,5 @@
 // A simulated world of up to many thousand ranks in one thread: the real negotiation code of every node, with messages
-// handed over in memory. Counts what each kind of node sends and hears, and keeps what some of them heard.
+// handed over in memory. Counts the messages that each kind of node sends and receives, and keeps those of some nodes.
 //
 // Ranks that have processed the same down messages are in the same state, so that a few Negotiators speak for all
 // ranks: rank r sends what number r modulo kVoices wrote, each with its requests in another order.

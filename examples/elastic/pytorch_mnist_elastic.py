@@ -47,7 +47,7 @@ def accuracy(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor)
 def train(state: Any, loader: ElasticDataLoader, options: argparse.Namespace, test: Any) -> None:
     state.model.train()
     while state.epoch < options.epochs:
-        for images, labels in loader:  # (elastic) goes on in the middle of an epoch
+        for images, labels in loader:  # (elastic) continues in the middle of an epoch
             state.optimizer.zero_grad()
             F.cross_entropy(state.model(images), labels).backward()
             state.optimizer.step()

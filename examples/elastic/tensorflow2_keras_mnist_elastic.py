@@ -1,4 +1,4 @@
-"""Elastic training with tf.keras and model.fit: goes on when hosts come and go.
+"""Elastic training with tf.keras and model.fit: continues when hosts are added or removed.
 
     horovodrun -np 2 --min-np 1 --max-np 4 --host-discovery-script ./hosts.sh \\
         python examples/elastic/tensorflow2_keras_mnist_elastic.py

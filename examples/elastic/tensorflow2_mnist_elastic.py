@@ -1,4 +1,4 @@
-"""Elastic training with a loop of one's own: goes on when hosts come and go.
+"""Elastic training with a custom loop: continues when hosts are added or removed.
 
     horovodrun -np 2 --min-np 1 --max-np 4 --host-discovery-script ./hosts.sh \\
         python examples/elastic/tensorflow2_mnist_elastic.py

@@ -3,7 +3,7 @@
  * One process is one rank. hvd_init() forms the world that the HOROVOD_* environment describes; operations are then
  * submitted by name, in any order and from any thread, and matched across ranks by (process set, name).
  *
- * Results. Every function that returns hvd_code returns HVD_OK or says why not; hvd_last_error() gives the text of the
+ * Results. Every function that returns hvd_code returns HVD_OK or an error; hvd_last_error() returns the text of the
  * calling thread's last failure. Functions that return an int value return it, or a negative hvd_code (-HVD_...).
  *
  * Layout rules, so that callers and library may be of different versions:
@@ -15,7 +15,7 @@
  *
  * Threads. Every function may be called from any thread, except that hvd_init and hvd_shutdown exclude each other.
  * A thread that blocks in hvd_wait drives the communication itself; otherwise a background thread does.
- * After fork() every call in the child fails with HVD_NOT_INITIALIZED; the parent is not disturbed.
+ * After fork() every call in the child fails with HVD_NOT_INITIALIZED; the parent is not affected.
  */
 #ifndef HOROVOD_HOROVOD_H_
 #define HOROVOD_HOROVOD_H_
@@ -40,8 +40,8 @@ typedef enum hvd_code {
   HVD_PRECONDITION = 2,     /* ranks disagree, or not allowed now (join) */
   HVD_ABORTED = 3,          /* can never be executed */
   HVD_UNKNOWN = 4,          /* shut down while pending, transport failure, unsupported combination */
-  HVD_PEER_LOST = 5,        /* a rank died or fell silent: shut down, init again and go on */
-  HVD_TIMED_OUT = 6,        /* hvd_wait's time limit; the operation goes on */
+  HVD_PEER_LOST = 5,        /* a rank died or fell silent: shut down, init again and continue */
+  HVD_TIMED_OUT = 6,        /* hvd_wait's time limit; the operation continues */
   HVD_NOT_INITIALIZED = 7,
   HVD_REMOVED = 8 /* elastic: the job has no place for this process any more; it should end, with exit code 0 */
 } hvd_code;
@@ -81,7 +81,7 @@ typedef enum hvd_reduce_op {
   HVD_PRODUCT = 5
 } hvd_reduce_op;
 
-/* How the rank failed that a failure comes from. */
+/* How the rank failed that caused a failure. */
 typedef enum hvd_failure_kind {
   HVD_FAILURE_UNKNOWN = 0,
   HVD_FAILURE_EXCEPTION = 1, /* its program raised an exception that nothing caught */
@@ -100,7 +100,7 @@ typedef enum hvd_hosts_change {
   HVD_HOSTS_MIXED = 3 /* both */
 } hvd_hosts_change;
 
-/* What the elastic driver asks its caller to do; hvd_driver_action says which fields count. */
+/* Requests of the elastic driver to its caller; hvd_driver_action says which fields are used. */
 typedef enum hvd_driver_action_kind {
   HVD_DRIVER_START = 1,  /* start this worker on this slot of this host; no other living worker has it */
   HVD_DRIVER_STOP = 2,   /* end its process, politely first; hvd_driver_worker_exited must follow */
@@ -162,8 +162,8 @@ typedef struct hvd_request {
 
 typedef struct hvd_submit_options {
   uint32_t struct_size;
-  /* 1: the caller will hvd_wait at once, so the background thread need not be woken. 2: it will hvd_wait after some
-   * work of its own, whose core the background thread shall not take away. Default 0. */
+  /* 1: the caller will hvd_wait immediately, so the background thread need not be woken. 2: it will hvd_wait after
+   * other work, and the background thread should leave it the core. Default 0. */
   uint32_t wait_follows;
   hvd_allocate allocate; /* default NULL: the engine allocates */
   void* allocate_context;
@@ -171,7 +171,7 @@ typedef struct hvd_submit_options {
   void* done_context;
 } hvd_submit_options;
 
-/* Where a failure comes from. */
+/* The origin of a failure. */
 typedef struct hvd_failure {
   uint32_t struct_size;
   int32_t kind;        /* hvd_failure_kind */
@@ -183,14 +183,15 @@ typedef struct hvd_failure {
   const char* message; /* exception: its message */
 } hvd_failure;
 
-/* What the launcher of an elastic job announces. */
+/* A notice from the launcher of an elastic job. */
 typedef struct hvd_elastic_event {
   uint32_t struct_size;
   int32_t change;   /* hvd_hosts_change */
   double timestamp; /* seconds since 1970 by the launcher's clock; later than that of every event before */
 } hvd_elastic_event;
 
-/* An elastic job, as horovodrun's options of these names say it. Zero means the default, except for min_np. */
+/* The settings of an elastic job, as in horovodrun's options of these names. Zero means the default, except for min_np.
+ */
 typedef struct hvd_driver_settings {
   uint32_t struct_size;
   int32_t min_np;         /* what every generation needs, at least 1 */
@@ -205,7 +206,7 @@ typedef struct hvd_driver_settings {
   uint64_t seed;          /* of the chance in these rests; default: a random one */
 } hvd_driver_settings;
 
-/* One thing to do. Fields that do not belong to its kind are 0 and "". */
+/* One action. Fields that do not belong to its kind are 0 and "". */
 typedef struct hvd_driver_action {
   uint32_t struct_size;
   int32_t kind;       /* hvd_driver_action_kind */
@@ -236,27 +237,27 @@ HVD_EXPORT uint32_t hvd_abi_version(void);
 HVD_EXPORT const char* hvd_version(void); /* "1.0.0" */
 /* Text of this thread's last failure; valid until the thread's next call. Never NULL. */
 HVD_EXPORT const char* hvd_last_error(void);
-/* Where this thread's last failure comes from. 1: it is known, and texts are valid until the thread's next call; 0: it
- * is not. */
+/* The origin of this thread's last failure. 1: it is known, and texts are valid until the thread's next call; 0: it is
+ * unknown. */
 HVD_EXPORT int32_t hvd_last_failure(hvd_failure* failure);
-/* The same for the failure that ended the present world, or the last one. 0: it has not failed. */
+/* The same for the failure that ended the current world, or the last one. 0: it has not failed. */
 HVD_EXPORT int32_t hvd_world_failure(hvd_failure* failure);
-/* Says why this process is about to end: to the launcher, and in hvd_shutdown to the other ranks. is_own = 1: the
- * process failed itself; rank, host and pid are filled in. is_own = 0: it ends because of the failure of another rank,
- * as hvd_last_failure gave it. To be called once, before hvd_shutdown; the launcher keeps the first report. */
+/* Reports why this process is about to end: to the launcher, and in hvd_shutdown to the other ranks. is_own = 1: the
+ * process itself failed; rank, host and pid are filled in. is_own = 0: it ends because of the failure of another rank,
+ * as returned by hvd_last_failure. Call once, before hvd_shutdown; the launcher keeps the first report. */
 HVD_EXPORT hvd_code hvd_report_end(const hvd_failure* failure);
 
 /* Forms the world. Collective. Does nothing when already initialised. `set_ranks` holds `set_count` static process sets
  * one after another, set i having set_sizes[i] ranks; they get the ids 1..set_count.
  *
- * In an elastic job (HOROVOD_ELASTIC=1) the launcher is asked for this process's place, the first time and after every
- * hvd_shutdown: the call waits until the next world is decided, for HOROVOD_ELASTIC_TIMEOUT at most, and forms it. If
+ * In an elastic job (HOROVOD_ELASTIC=1) the launcher assigns this process's place, the first time and after every
+ * hvd_shutdown: the call waits for the next world, for HOROVOD_ELASTIC_TIMEOUT at most, and forms it. If
  * a worker dies in the meantime, the call asks again. HVD_REMOVED: there is no place for this process. */
 HVD_EXPORT hvd_code hvd_init(int32_t set_count, const int32_t* set_sizes, const int32_t* set_ranks);
-/* Ends communication on all ranks; pending operations fail there with HVD_UNKNOWN. May be called again and again.
- * When it returns, no operation uses memory of the caller any more; where other ranks do not answer that takes a few
- * seconds. Handles stay valid until hvd_release or the next hvd_init; their numbers are not used again.
- * HVD_PRECONDITION: called from a callback of an operation, which has to end first. */
+/* Ends communication on all ranks; pending operations fail there with HVD_UNKNOWN. May be called repeatedly.
+ * When it returns, no operation uses memory of the caller any more; if other ranks do not answer, that takes a few
+ * seconds. Handles stay valid until hvd_release or the next hvd_init; their numbers are not reused.
+ * HVD_PRECONDITION: called from a callback of an operation, which must return first. */
 HVD_EXPORT hvd_code hvd_shutdown(void);
 HVD_EXPORT int32_t hvd_is_initialized(void);
 
@@ -286,14 +287,14 @@ HVD_EXPORT int32_t hvd_process_set_ids(int32_t* ids, int32_t capacity);
 /* ---- operations ---- */
 
 /* Submits one request, or a group of them, and returns at once. Names, shapes, splits and the structs are copied; the
- * tensors' memory must stay until the handle is done. On failure nothing was submitted. options may be NULL. */
+ * tensors' memory must stay valid until the handle is done. On failure nothing was submitted. options may be NULL. */
 HVD_EXPORT hvd_code hvd_submit(const hvd_request* requests, int32_t count, const hvd_submit_options* options,
                                hvd_handle* handle);
-/* Submits `count` requests that have nothing to do with each other, as count calls of hvd_submit would, but cheaper:
- * each is negotiated on its own and gets its own handle, and the background thread is woken once, for all. They are
- * taken in order. When one is refused, those before it are submitted and go on: their handles are valid and must be
- * waited for and released as ever; the refused one and all after it are not submitted, and their handles are 0. So the
- * first 0 is the one that the error is about; with HVD_NOT_INITIALIZED that is the very first. options->done and
+/* Submits `count` independent requests, like count calls of hvd_submit, but cheaper: each is negotiated separately and
+ * gets its own handle, and the background thread is woken once for all. They are submitted in order. If one is
+ * rejected, those before it are submitted and continue: their handles are valid and must be waited for and released as
+ * usual; the rejected one and all after it are not submitted, and their handles are 0. So the error is about the first
+ * handle that is 0; with HVD_NOT_INITIALIZED that is the very first. options->done and
  * options->allocate serve every request. */
 HVD_EXPORT hvd_code hvd_submit_many(const hvd_request* requests, int32_t count, const hvd_submit_options* options,
                                     hvd_handle* handles);
@@ -302,20 +303,20 @@ HVD_EXPORT int32_t hvd_poll(hvd_handle handle);
 /* Waits for the handle and returns its outcome; HVD_TIMED_OUT after `seconds` (< 0: no limit). The handle stays. */
 HVD_EXPORT hvd_code hvd_wait(hvd_handle handle, double seconds);
 /* Waits until all handles are done, whatever their outcome, and returns the first failure in the order given.
- * HVD_TIMED_OUT: after `seconds` (< 0: no limit) some are not done. Handles that are 0 are passed over. */
+ * HVD_TIMED_OUT: after `seconds` (< 0: no limit) some are not done. Handles that are 0 are skipped. */
 HVD_EXPORT hvd_code hvd_wait_many(const hvd_handle* handles, int32_t count, double seconds);
 /* The output of tensor `index` of a finished handle: shape and data. The view is valid until hvd_release. */
 HVD_EXPORT hvd_code hvd_result(hvd_handle handle, int32_t index, hvd_tensor* output);
-/* Takes over engine-allocated memory of an output, without a copy; give it back with hvd_free. */
+/* Takes ownership of engine-allocated memory of an output, without a copy; free it with hvd_free. */
 HVD_EXPORT hvd_code hvd_take_result(hvd_handle handle, int32_t index, hvd_tensor* output);
 HVD_EXPORT void hvd_free(void* data);
 /* For operations on an accelerator: returns when all work of the handle is on streams of its device, and makes `stream`
- * of the caller wait for it there. The tensors must stay until then, and until that stream has come so far. hvd_wait
- * means that the device has finished. A handle that is done returns its outcome. HVD_TIMED_OUT after `seconds` (< 0: no
- * limit). */
+ * of the caller wait for it there. The tensors must stay valid until then, and until that stream has reached that
+ * point. hvd_wait means that the device has finished. A handle that is done returns its outcome. HVD_TIMED_OUT after
+ * `seconds` (< 0: no limit). */
 HVD_EXPORT hvd_code hvd_wait_on_stream(hvd_handle handle, void* stream, double seconds);
-/* 1: tensors on accelerators of this type are taken for this kind and reduction; 0: they are not, and have to be copied
- * to host memory first. The same on all ranks. */
+/* 1: tensors on accelerators of this type are supported for this kind and reduction; 0: they must be copied to host
+ * memory first. The same on all ranks. */
 HVD_EXPORT int32_t hvd_device_accepts(int32_t kind, int32_t dtype, int32_t reduce_op);
 /* Outputs in a framework's own memory, for operations whose output size is not known before. `exchange`: its table
  * DLPackExchangeAPI, major version 1. Pass hvd_dlpack_allocate and the object as options.allocate and allocate_context.
@@ -332,9 +333,9 @@ HVD_EXPORT int32_t hvd_completes_on_stream(int32_t of_gradients);
 /* alltoall: the rows received from each rank of the set. Returns how many ranks; writes up to `capacity`. */
 HVD_EXPORT int32_t hvd_received_splits(hvd_handle handle, int32_t index, int32_t* splits, int32_t capacity);
 HVD_EXPORT int32_t hvd_result_value(hvd_handle handle); /* join: the rank that joined last */
-/* Forgets the handle. A pending operation goes on; its buffers must stay until it is done. */
+/* Releases the handle. A pending operation continues; its buffers must stay valid until it is done. */
 HVD_EXPORT void hvd_release(hvd_handle handle);
-/* Forgets them all; those that are 0 are passed over. */
+/* Releases them all; handles that are 0 are skipped. */
 HVD_EXPORT void hvd_release_many(const hvd_handle* handles, int32_t count);
 
 /* ---- MPI ----
@@ -346,41 +347,41 @@ HVD_EXPORT void hvd_release_many(const hvd_handle* handles, int32_t count);
 /* Loads the plugin at this path; NULL: the one that HOROVOD_MPI_LIBRARY names. Does not start MPI. Does nothing when
  * one is loaded: it stays for the life of the process. */
 HVD_EXPORT hvd_code hvd_mpi_load(const char* library);
-/* What the loaded MPI says of itself, as MPI_Get_library_version; "": none is loaded. Valid until the thread's next
+/* The loaded MPI's version text, as from MPI_Get_library_version; "": none is loaded. Valid until the thread's next
  * call of this function. */
 HVD_EXPORT const char* hvd_mpi_version(void);
 /* The world of the next hvd_init, for that call only: `communicator` is the address of an MPI_Comm of the loaded MPI,
- * NULL is MPI_COMM_WORLD; count > 0: only these ranks of it, which are to be the ranks 0, 1, ... of the world. */
+ * NULL is MPI_COMM_WORLD; count > 0: only these ranks of it, which become the ranks 0, 1, ... of the world. */
 HVD_EXPORT hvd_code hvd_mpi_use(const void* communicator, const int32_t* ranks, int32_t count);
-/* Whether a launcher of MPI started this process, and no variable says otherwise how the ranks meet. Then MPI is to be
- * their controller: 1, all are on this host: hvd_mpi_load and hvd_mpi_offer; 2, they are not, or it is not known:
+/* Whether an MPI launcher started this process, and no variable defines another rendezvous. Then MPI should be the
+ * controller: 1, all ranks are on this host: hvd_mpi_load and hvd_mpi_offer; 2, they are not, or it is unknown:
  * hvd_mpi_load and hvd_mpi_use. 0: no. */
 HVD_EXPORT int32_t hvd_mpi_expected(void);
 /* For the next hvd_init of a process with hvd_mpi_expected() = 1. The ranks meet without MPI and compare: if no rank
- * has an obstacle, each starts MPI unless it runs, and hvd_mpi_enabled() is 1; otherwise they do without. `obstacle` is
- * why this rank cannot use MPI, in words; NULL: nothing. `ranks` as for hvd_mpi_use, if MPI is used. */
+ * has an obstacle, each starts MPI if it is not running, and hvd_mpi_enabled() is 1; otherwise MPI is not used.
+ * `obstacle`: why this rank cannot use MPI, as text; NULL: it can. `ranks` as for hvd_mpi_use, if MPI is used. */
 HVD_EXPORT hvd_code hvd_mpi_offer(const char* obstacle, const int32_t* ranks, int32_t count);
-/* Why this world does not use MPI although a launcher of MPI started its ranks; "": it does, or none did. Valid until
+/* Why this world does not use MPI although an MPI launcher started its ranks; "": it does, or none did. Valid until
  * the thread's next call of this function. */
 HVD_EXPORT const char* hvd_mpi_obstacle(void);
 HVD_EXPORT int32_t hvd_mpi_enabled(void);           /* 1: this world has met over MPI, or its data go there */
 HVD_EXPORT int32_t hvd_gloo_enabled(void);          /* 1: the engine itself carries this world's data */
 HVD_EXPORT int32_t hvd_mpi_threads_supported(void); /* 1: enabled, and MPI may be called from several threads */
 /* For the end of the process: hvd_shutdown, then ends MPI if hvd_init started it. After a failure (`failed`, or a rank
- * is lost, or operations of MPI were left unfinished) MPI is not ended, which might never return: the job is, by the
- * end of this process, or by MPI_Abort if MPI is the script's. */
+ * is lost, or operations of MPI were left unfinished) MPI is not ended, because that might never return: the job ends
+ * with this process, or by MPI_Abort if the script started MPI. */
 HVD_EXPORT void hvd_mpi_end(int32_t failed);
 
 /* ---- elastic jobs ---- */
 
-/* Waits until hosts or slots were added or removed, so that the world should be formed anew at the next convenient
- * moment: hvd_shutdown, then hvd_init. HVD_TIMED_OUT after `seconds` (< 0: no limit). HVD_ABORTED: no event will come
- * any more, because the launcher is gone or hvd_elastic_stop_waiting was called. HVD_PRECONDITION: not a worker of an
- * elastic job. Meant for a thread of its own. */
+/* Waits until hosts or slots were added or removed, so that a new world should be formed at the next convenient
+ * time: hvd_shutdown, then hvd_init. HVD_TIMED_OUT after `seconds` (< 0: no limit). HVD_ABORTED: there will be no more
+ * events, because the launcher is gone or hvd_elastic_stop_waiting was called. HVD_PRECONDITION: not a worker of an
+ * elastic job. Meant for a separate thread. */
 HVD_EXPORT hvd_code hvd_elastic_next_event(double seconds, hvd_elastic_event* event);
 /* Every hvd_elastic_next_event that waits, and every later one, returns HVD_ABORTED. */
 HVD_EXPORT void hvd_elastic_stop_waiting(void);
-/* Tells the launcher that this process is about to go, for a reason in words (it will be pre-empted, say). The launcher
+/* Tells the launcher that this process is about to leave, with a reason (for example pre-emption). The launcher
  * announces it to the others as a removed slot, and has no place for this process in the next world. */
 HVD_EXPORT hvd_code hvd_elastic_leave(const char* reason);
 
@@ -392,7 +393,7 @@ HVD_EXPORT hvd_code hvd_elastic_leave(const char* reason);
  * No hvd_init is needed. A key is written in hexadecimal, at least 32 digits. A timeout is in seconds; negative: none.
  * One thread may send while another receives. The two _close functions may be called from any thread, and make calls
  * that block in others fail; the _destroy functions only when no call is under way, and also after a fork(), where they
- * do not disturb the parent's connection. */
+ * do not affect the parent's connection. */
 
 /* Listens on these IP addresses, or on all interfaces if count is 0; all have the same port. */
 HVD_EXPORT hvd_code hvd_listen(const char* const* addresses, int32_t count, const char* key, hvd_listener** listener,
@@ -414,20 +415,21 @@ HVD_EXPORT void hvd_connection_destroy(hvd_connection* connection);
 
 /* ---- the driver of an elastic job, for hosts that start the workers themselves ----
  *
- * Decides which workers run where, who is in which generation and when the job ends; it starts no process itself. Tell
- * it what happens. After every call, do what hvd_driver_next_action says, in order, until there are no more actions.
- * Call hvd_driver_timer when hvd_driver_next_timer says so. Go on until hvd_driver_finished.
+ * Decides which workers run where, which are in which generation and when the job ends; it starts no process itself.
+ * Report all events to it. After every call, carry out the actions of hvd_driver_next_action, in order, until there are
+ * no more. Call hvd_driver_timer at the time that hvd_driver_next_timer returns. Continue until hvd_driver_finished.
  *
  * `now` is the time in seconds by a clock of the caller's that does not go back, at least 0 and less than 2^32; or
- * HVD_OWN_CLOCK, for the library's. A driver keeps to the kind of clock that it was created with. Events of workers
- * that are gone are fine; worker ids that were never given are not. A refused call changes nothing.
+ * HVD_OWN_CLOCK, for the library's. A driver always uses the kind of clock that it was created with. Events of
+ * workers that no longer exist are ignored; worker ids that were never assigned are errors. A call that fails changes
+ * nothing.
  *
  * No hvd_init is needed, and a fork() does not matter. One caller at a time for each driver. */
 
 HVD_EXPORT hvd_code hvd_driver_create(const hvd_driver_settings* settings, double now, hvd_driver** driver);
 HVD_EXPORT void hvd_driver_destroy(hvd_driver* driver); /* NULL is fine */
 
-/* All hosts that there are now, each once, with how many workers each may have. */
+/* All current hosts, each once, with the number of workers that each may have. */
 HVD_EXPORT hvd_code hvd_driver_hosts_discovered(hvd_driver* driver, double now, const char* const* hosts,
                                                 const int32_t* slots, int32_t count);
 /* A worker asks for its next place: for the first time, or because its world ended. `lost_rank` is the rank of that
@@ -436,22 +438,22 @@ HVD_EXPORT hvd_code hvd_driver_worker_ready(hvd_driver* driver, double now, int6
 /* Its process has ended, with the code of exit(), or by a signal if that is not 0. */
 HVD_EXPORT hvd_code hvd_driver_worker_exited(hvd_driver* driver, double now, int64_t worker, int32_t exit_code,
                                              int32_t signal);
-/* It will go at its next commit: its machine is taken away. Reasons are words for the log; NULL: none. */
+/* It will leave at its next commit: its machine is being taken away. Reasons are texts for the log; NULL: none. */
 HVD_EXPORT hvd_code hvd_driver_worker_leaving(hvd_driver* driver, double now, int64_t worker, const char* reason);
-/* There is no process. */
+/* The process could not be started. */
 HVD_EXPORT hvd_code hvd_driver_start_failed(hvd_driver* driver, double now, int64_t worker, const char* reason);
-/* Nothing is known of the host any more. Its workers count as dead, their end need not be told. */
+/* The host is unreachable. Its workers count as dead, and their ends need not be reported. */
 HVD_EXPORT hvd_code hvd_driver_host_lost(hvd_driver* driver, double now, const char* host, const char* reason);
-/* The user ends the job, which has this exit code then. */
+/* The user ends the job, with this exit code. */
 HVD_EXPORT hvd_code hvd_driver_stop(hvd_driver* driver, double now, const char* reason, int32_t exit_code);
 /* Time has passed; harmless at any moment. */
 HVD_EXPORT hvd_code hvd_driver_timer(hvd_driver* driver, double now);
 
-/* 1: wrote the next thing to do, whose texts are valid until the next call with this driver; 0: nothing is left. */
+/* 1: wrote the next action, whose texts are valid until the next call with this driver; 0: no action is left. */
 HVD_EXPORT int32_t hvd_driver_next_action(hvd_driver* driver, hvd_driver_action* action);
-/* In how many seconds hvd_driver_timer is to be called if nothing happens before; -1: never. */
+/* Seconds until hvd_driver_timer must be called if there is no earlier event; -1: never. */
 HVD_EXPORT hvd_code hvd_driver_next_timer(const hvd_driver* driver, double now, double* seconds);
-/* What the job cannot go on without, in words; "": nothing. Valid until the next call with this driver. */
+/* What the job is waiting for, as text; "": nothing. Valid until the next call with this driver. */
 HVD_EXPORT const char* hvd_driver_waiting_for(const hvd_driver* driver);
 HVD_EXPORT int32_t hvd_driver_finished(const hvd_driver* driver); /* 1: finish was decided; 0: not yet */
 

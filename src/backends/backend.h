@@ -1,6 +1,7 @@
-// A backend executes plans. The built-in one (cpu/) works on host memory; others (MPI, NCCL, ...) live in libraries of
-// their own, named by HOROVOD_BACKENDS, and are asked first. The choice is per plan: the first that accepts runs it.
-// accepts() must be a pure function of the plan, because every rank chooses for itself and all must choose alike.
+// A backend executes plans. The built-in one (cpu/) works on host memory; others (MPI, NCCL, ...) are separate
+// libraries, named by HOROVOD_BACKENDS, and are asked first. The choice is per plan: the first backend that accepts it
+// runs it. accepts() must be a pure function of the plan, because every rank chooses separately and all must choose the
+// same.
 // Thread rule: accepts() and run() are called by the thread that drives, one call at a time.
 #pragma once
 
@@ -22,49 +23,50 @@ class Backend {
 
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  virtual std::string_view activity(Kind kind) const = 0;  // what the timeline shows while it runs: "GLOO_ALLREDUCE"
+  virtual std::string_view activity(Kind kind) const = 0;  // its name in the timeline: "GLOO_ALLREDUCE"
   virtual bool accepts(const Plan& plan) const = 0;
   // Executes the plan on this rank's operations, which match plan.tensors one by one and stay valid until `done`.
   // Outputs are allocated and received_rows are known. Calls `done` exactly once: before returning, or later from any
-  // thread. Plans handed over later may start before this one is done; a backend keeps their order on its streams.
+  // thread. Later plans may start before this one is done; a backend keeps their order on its streams.
   virtual void run(const Plan& plan, std::span<Operation* const> operations, Done done) = 0;
 };
 
 // A backend whose plans progress only while they are polled: MPI has no descriptor to sleep on and no callbacks.
-// The thread that drives looks again and again as long as it is busy.
+// The driving thread polls it as long as it is busy.
 class PolledBackend : public Backend {
  public:
   virtual bool is_busy() const = 0;  // some plan is not done
-  virtual bool poll() = 0;           // moves what is under way; true: some plan was done by it
-  // Nothing more will come of what is under way: it is done with this error, and never looked at again.
+  virtual bool poll() = 0;           // advances pending plans; true: a plan was done
+  // Pending plans cannot complete: ends them with this error, and never polls them again.
   virtual void give_up(const Status& status) = 0;
 };
 
-// A backend for tensors in the memory of accelerators. It orders its work on the device: the thread that drives hands a
-// plan over and goes on. A plan is *launched* when all its work is on a stream, and done when the device has finished.
+// A backend for tensors in the memory of accelerators. It orders its work on the device: the driving thread hands a
+// plan over and continues. A plan is *launched* when all its work is on a stream, and done when the device has
+// finished.
 class DeviceBackend : public Backend {
  public:
   // The calling thread begins a call that submits operations; they share an event per stream.
   virtual void begin_call() = 0;
-  // In the thread that submits: notes when the data of the operation are ready. Not ok: it must not be submitted.
+  // In the submitting thread: records when the data of the operation are ready. Not ok: it must not be submitted.
   virtual Status on_submit(Operation& operation) = 0;
   // As run(); calls `launched` before `done`, unless the plan fails.
   virtual void run_on_device(const Plan& plan, std::span<Operation* const> operations, std::function<void()> launched,
                              Done done) = 0;
   // Makes the stream of the caller wait until the launched operation is done. Any thread.
   virtual Status order_stream(const Operation& operation, void* stream) = 0;
-  // Memory for an output that the caller does not allocate; DeviceOutputs frees it. The thread that drives.
+  // Memory for an output that the caller does not allocate; DeviceOutputs frees it. For the thread that drives.
   virtual Result<std::byte*> allocate(Device device, size_t bytes) = 0;
-  // Where this rank contributes zeros after join(device); kHost: where it worked last.
+  // Where this rank contributes zeros after join(device); kHost: the device of its last operation.
   virtual void set_join_device(Device device) = 0;
   // A process set is removed on all ranks.
   virtual void forget(int32_t process_set) = 0;
-  // Nothing more will come of what is under way: ends it with this error, in the background. Any thread.
+  // Pending plans cannot complete: ends them with this error, in the background. Any thread.
   virtual void give_up(const Status& status) = 0;
-  virtual bool is_idle() const = 0;  // no plan is under way
+  virtual bool is_idle() const = 0;  // no plan is pending
 };
 
-// What a backend library is given.
+// The context for a backend library.
 struct BackendContext {
   World world;
   // Members of a process set, as ranks of the world.
@@ -85,6 +87,6 @@ struct BackendContext {
 };
 
 inline constexpr const char* kBackendEntry = "hvd_backend_v1";
-using BackendEntry = Backend* (*)(const BackendContext& context);  // what a backend library exports; null: not usable
+using BackendEntry = Backend* (*)(const BackendContext& context);  // exported by a backend library; null: not usable
 
 }  // namespace hvd

@@ -1,4 +1,4 @@
-// Outputs in device memory that a backend has allocated, so that hvd_free can give them back to it.
+// Outputs in device memory that a backend has allocated, so that hvd_free can return them to it.
 // Thread rule: any thread.
 #pragma once
 

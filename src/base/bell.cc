@@ -12,7 +12,7 @@ Result<UniqueFd> create_bell() {
 
 void ring(const UniqueFd& bell) {
   uint64_t one = 1;
-  // Fails only with EAGAIN, when the bell rings already.
+  // Fails only with EAGAIN: the eventfd is already signalled.
   [[maybe_unused]] ssize_t written = ::write(bell.get(), &one, sizeof one);
 }
 

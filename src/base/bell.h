@@ -1,4 +1,4 @@
-// A bell wakes a sleeping process: an eventfd that every rank of the host may write. Thread rule: any thread.
+// A bell wakes a sleeping process: an eventfd that every rank of the host can signal. Thread rule: any thread.
 #pragma once
 
 #include "base/fd.h"

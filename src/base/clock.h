@@ -1,4 +1,4 @@
-// Time as the project measures it: monotonic, passed into decisions rather than asked for by them.
+// Monotonic time. Decisions take the current time as an argument instead of reading a clock.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ constexpr Duration seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
 
-// kNever instead of a time that does not exist; `start` is not before the clock began.
+// kNever if the result is out of range. `start` is not before the clock's epoch.
 constexpr TimePoint after(TimePoint start, Duration duration) {
   return duration > kNever - start ? kNever : start + duration;
 }

@@ -10,7 +10,7 @@ namespace hvd {
 
 inline std::vector<int> usable_cores() {
   std::vector<int> cores;
-  // A set that is smaller than the kernel's is refused, so larger ones are tried on large machines.
+  // The kernel rejects a set smaller than its own, so retry with larger ones on large machines.
   for (int room = CPU_SETSIZE; room <= 64 * CPU_SETSIZE; room *= 4) {
     std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(static_cast<size_t>(room)),
                                                          [](cpu_set_t* made) { CPU_FREE(made); });

@@ -62,7 +62,7 @@ void write_report(int descriptor, const EndReport& report) {
   Bytes body = encode(report), record;
   for (size_t i = 0; i < kHead; i++) record.push_back(static_cast<std::byte>(body.size() >> (8 * i)));
   record.insert(record.end(), body.begin(), body.end());
-  // Whole or not at all; a launcher that does not read must not hold the worker up.
+  // Written in full or not at all. The pipe is non-blocking: a launcher that does not read must not delay the worker.
   [[maybe_unused]] ssize_t written = ::write(descriptor, record.data(), record.size());
 }
 
@@ -70,7 +70,7 @@ std::optional<EndReport> take_report(std::string& bytes) {
   if (bytes.size() < kHead) return std::nullopt;
   size_t length = 0;
   for (size_t i = 0; i < kHead; i++) length |= static_cast<size_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-  if (length > PIPE_BUF) {  // no worker writes that
+  if (length > PIPE_BUF) {  // no worker writes this much
     bytes.clear();
     return std::nullopt;
   }

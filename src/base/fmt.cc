@@ -1,5 +1,5 @@
-// The one place where fmt's formatting code is compiled. Everyone else includes <fmt/core.h>, which only declares it:
-// that takes two thirds off the build time of a file, and the library still links no fmt at run time.
+// The only file that compiles fmt's formatting code. All others include <fmt/core.h>, which only declares it: that
+// saves two thirds of the build time of a file, and the library still links no fmt at run time.
 #define FMT_HEADER_ONLY
 #include <fmt/format.h>
 

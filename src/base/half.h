@@ -1,7 +1,7 @@
 // float16 and bfloat16 as bit patterns, to and from float32: rounded to nearest even, NaNs stay NaNs (quiet, with the
 // leading bits of their payload), exactly as F16C and NEON convert. Computed without denormal float32 operands, so a
 // host that flushes those to zero gets the same bits.
-// Always inlined: these are also used in files compiled for newer CPUs, whose code no other file may link to.
+// Always inlined: files compiled for newer CPUs use these too, and other files must not link to that code.
 // Thread rule: pure functions.
 #pragma once
 

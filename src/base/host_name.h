@@ -1,4 +1,4 @@
-// What this machine calls itself. Thread rule: any thread.
+// The name of this machine. Thread rule: any thread.
 #pragma once
 
 #include <limits.h>

@@ -42,7 +42,7 @@ void write_log(LogLevel level, const char* file, int line, std::string_view mess
   int fd = level <= LogLevel::info ? STDOUT_FILENO : STDERR_FILENO;
   for (std::string_view rest = text; !rest.empty();) {
     ssize_t written = ::write(fd, rest.data(), rest.size());
-    if (written < 0 && errno != EINTR) return;  // a closed stderr must not end the training
+    if (written < 0 && errno != EINTR) return;  // a closed stderr must not stop training
     if (written > 0) rest.remove_prefix(static_cast<size_t>(written));
   }
 }

@@ -22,7 +22,7 @@ void set_log_settings(LogSettings settings);
 bool log_enabled(LogLevel level);
 void write_log(LogLevel level, const char* file, int line, std::string_view message);
 
-// Carries the caller's place, so that log calls need no macro.
+// Captures the caller's source location, so log calls need no macro.
 struct LogFormat {
   fmt::string_view format;
   const char* file;

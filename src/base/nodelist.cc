@@ -21,7 +21,7 @@ std::optional<int> read_digits(std::string_view text) {
   return read_number<int>(text);
 }
 
-// What a bracket "01-03,7" stands for; numbers keep the width of the first.
+// Expands a bracket such as "01-03,7"; numbers keep the width of the first.
 std::optional<std::vector<std::string>> expand_bracket(std::string_view text) {
   std::vector<std::string> all;
   while (true) {
@@ -39,7 +39,7 @@ std::optional<std::vector<std::string>> expand_bracket(std::string_view text) {
   }
 }
 
-// One item of the list: text and brackets in turn, every combination, the last bracket counting fastest.
+// Expands one item of the list: text and brackets in turn, all combinations, the last bracket varying fastest.
 bool expand_item(std::string_view text, std::vector<std::string>& nodes) {
   std::vector<std::string> found{""};
   while (!text.empty()) {
@@ -64,7 +64,7 @@ bool expand_item(std::string_view text, std::vector<std::string>& nodes) {
   return true;
 }
 
-// Where the first item ends: at a comma outside of brackets.
+// The end of the first item: a comma outside brackets.
 size_t end_of_item(std::string_view text) {
   bool inside = false;
   for (size_t i = 0; i < text.size(); ++i) {

@@ -1,4 +1,4 @@
-// Reads the whole of a text as a number, or nothing. Thread rule: pure function.
+// Parses a complete text as a number. Thread rule: pure function.
 #pragma once
 
 #include <charconv>

@@ -15,19 +15,19 @@ namespace hvd {
 enum class OriginKind : uint8_t {
   none = 0,       // not known
   exception = 1,  // its program raised an exception and did not catch it
-  exit = 2,       // its program ended by itself
+  exit = 2,       // its program exited
   signal = 3,     // a signal killed it
-  lost = 4,       // its connections ended without a word
+  lost = 4,       // its connections closed without a shutdown message
   shutdown = 5,   // it called shutdown while others needed it
-  silent = 6,     // stopped, or cut off
+  silent = 6,     // stopped, or unreachable
   internal = 7,   // an error of Horovod itself
-  deadline = 8,   // it did not do its part in time
+  deadline = 8,   // it did not take part in time
 };
 inline constexpr OriginKind kLastOriginKind = OriginKind::deadline;
 
 struct Origin {
   OriginKind kind = OriginKind::none;
-  int32_t rank = -1;  // -1: no single rank
+  int32_t rank = -1;  // -1: not a single rank
   std::string host = {};
   int64_t pid = 0;
   std::string type = {};  // exception: its class, "ValueError"
@@ -37,13 +37,13 @@ struct Origin {
   bool operator==(const Origin&) const = default;
 };
 
-inline constexpr size_t kLongestOriginName = 256;   // of host and type; more is cut off
+inline constexpr size_t kLongestOriginName = 256;   // of host and type; longer ones are truncated
 inline constexpr size_t kLongestOriginText = 1024;  // of text
 
-// "raised ValueError: bad batch", "fell silent": what it did, to be put behind its name.
+// "raised ValueError: bad batch", "fell silent": a phrase to follow its name.
 std::string describe(const Origin& origin);
 
-// At most `most` bytes of `text`, with no character cut in two.
+// The first `most` bytes of `text` at most, without splitting a character.
 std::string_view shortened(std::string_view text, size_t most);
 
 void encode(Encoder& out, const Origin& origin);

@@ -1,4 +1,4 @@
-// The processor's hint between two looks at memory that another core will write. Thread rule: any thread.
+// The CPU's hint for spin loops that poll memory written by another core. Thread rule: any thread.
 #pragma once
 
 namespace hvd {

@@ -18,12 +18,12 @@ namespace hvd {
 
 enum class Code : int32_t {
   ok = 0,
-  invalid_argument = 1,  // the caller's own mistake, seen at submit; nothing was sent
+  invalid_argument = 1,  // an error of the caller, found at submit; nothing was sent
   precondition = 2,      // ranks disagree, or the operation is not allowed now
   aborted = 3,           // the request can never be executed
   unknown = 4,           // shut down while pending, transport failure, unsupported combination
   peer_lost = 5,         // a rank died or fell silent: recoverable by starting a new generation
-  timed_out = 6,         // the caller's own time limit passed; the operation goes on
+  timed_out = 6,         // the caller's time limit passed; the operation continues
   not_initialized = 7,
   removed = 8,  // elastic: the job has no place for this process any more
 };
@@ -31,7 +31,7 @@ enum class Code : int32_t {
 inline constexpr Code kLastCode = Code::removed;
 
 std::string_view name_of(Code code);
-// A code that was received as a number; one that does not exist, or is ok, becomes Code::unknown.
+// Converts a number that was received; one that is not a code, or is ok, becomes Code::unknown.
 Code error_code_of(uint64_t number);
 
 class [[nodiscard]] Status {
@@ -51,7 +51,7 @@ class [[nodiscard]] Status {
   bool ok() const { return state_ == nullptr; }
   Code code() const { return state_ ? state_->code : Code::ok; }
   std::string_view message() const { return state_ ? std::string_view(state_->message) : std::string_view(); }
-  const Origin& origin() const {  // kind none: not known
+  const Origin& origin() const {  // kind none: unknown
     static const Origin unknown;
     return state_ ? state_->origin : unknown;
   }
@@ -62,13 +62,13 @@ class [[nodiscard]] Status {
     std::string message;
     Origin origin;
   };
-  std::unique_ptr<State> state_;  // null is ok: a success costs one pointer
+  std::unique_ptr<State> state_;  // null means ok, so a success costs one pointer
 };
 
-// For a mistake of the user or the caller.
+// For an error of the user or the caller.
 inline Status invalid_argument(std::string message) { return Status(Code::invalid_argument, std::move(message)); }
 
-// What errno means, about a thing: "cannot open timeline file /x/y: Permission denied".
+// Describes errno: "cannot open timeline file /x/y: Permission denied".
 Status system_error(std::string_view what, std::string_view about, int error = errno);
 
 template <class T>

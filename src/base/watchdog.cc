@@ -20,7 +20,7 @@ Watchdog::Watchdog(TimePoint deadline, std::string cause) {
     stopped.wait_until(lock, stop, deadline, [] { return false; });
     if (stop.stop_requested()) return;
     log(LogLevel::fatal, "{}", cause);
-    ::_exit(1);  // not std::exit: what runs at the end of a program may wait for the same call
+    ::_exit(1);  // not std::exit: exit handlers may wait for the same call
   });
 }
 

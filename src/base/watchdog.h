@@ -1,5 +1,5 @@
-// Ends the process when a call that nothing can interrupt does not return in time: an end with a cause is better than
-// waiting for ever without a word. Thread rule: one owner.
+// Ends the process if a call that cannot be interrupted does not return in time: an exit with a reason is better than
+// waiting forever. Thread rule: one owner.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace hvd {
 
 class Watchdog {
  public:
-  // `cause` is what stderr is told at the end. Never: does nothing.
+  // `cause` is printed to stderr before the exit. With kNever, it does nothing.
   Watchdog(TimePoint deadline, std::string cause);
 
  private:
-  std::jthread thread_;  // stopped when the call has returned
+  std::jthread thread_;  // stopped when the call returns
 };
 
 }  // namespace hvd

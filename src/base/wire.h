@@ -1,7 +1,7 @@
 // The wire codec: little-endian varints, fixed 64-bit words and length-prefixed strings.
-// Encoder appends to a buffer it borrows; Decoder reads bytes that another process wrote, so every read is checked:
-// after the first bad read ok() is false and all further reads return zero values. Sizes are bounded by what is left
-// in the buffer before anything is allocated.
+// Encoder appends to a borrowed buffer. Decoder reads bytes that another process wrote, so every read is checked: after
+// the first bad read, ok() is false and all further reads return zero values. Sizes are checked against the rest of the
+// buffer before anything is allocated.
 // Thread rule: plain values.
 #pragma once
 
@@ -95,7 +95,7 @@ class Decoder {
     in_ = in_.subspan(count);
     return view;
   }
-  // The length of a list whose elements take at least `smallest` bytes each; too long a list is a bad read.
+  // The length of a list whose elements take at least `smallest` bytes each. A length that cannot fit is a bad read.
   size_t count(size_t smallest = 1) {
     uint64_t value = varint();
     if (value > in_.size() / smallest) return fail();

@@ -14,7 +14,7 @@ struct hvd_listener {
 
 struct hvd_connection {
   std::unique_ptr<hvd::BlockingStream> stream;
-  std::string local_address;  // the memory of the text
+  std::string local_address;  // storage for the text
 };
 
 namespace {

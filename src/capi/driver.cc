@@ -22,14 +22,14 @@
 struct hvd_driver {
   struct Step {
     hvd_driver_action action{};
-    std::string host, text;  // the memory of its texts
+    std::string host, text;  // storage for its texts
   };
 
   hvd::elastic::Driver driver;
   bool own_clock;
-  uint64_t last_worker = 0;  // the highest id that was given
+  uint64_t last_worker = 0;  // the highest id so far
   std::deque<Step> steps;
-  Step shown;  // the one whose texts the caller may read
+  Step shown;  // the step whose texts the caller may read
 };
 
 namespace {
@@ -85,7 +85,7 @@ Status read_settings(const hvd_driver_settings* given, elastic::Settings& settin
   return check(settings);
 }
 
-// ---- actions: one step for each worker that an action is about
+// ---- actions: one step for each worker of an action
 
 class DriverSteps {
  public:
@@ -98,7 +98,7 @@ class DriverSteps {
     step.action.slot = each.slot;
   }
   void operator()(const elastic::StopWorker& each) { add(HVD_DRIVER_STOP, each.id); }
-  void operator()(const elastic::StopAll&) {}  // of static jobs, which this ABI does not have
+  void operator()(const elastic::StopAll&) {}  // only static jobs, which this ABI does not support
   void operator()(const elastic::NotifyWorkers& each) {
     for (elastic::WorkerId id : each.ids) {
       hvd_driver::Step& step = add(HVD_DRIVER_NOTIFY, id);
@@ -158,7 +158,7 @@ hvd_code tell(hvd_driver* driver, double now, Read&& read) {
   });
 }
 
-// Of a worker that was started once, whether it still lives or not.
+// The worker must have been started at some time; it need not be running.
 template <class Read>
 hvd_code tell_of_worker(hvd_driver* driver, double now, int64_t worker, Read&& read) {
   return tell(driver, now, [&]() -> EventRead {
@@ -176,7 +176,7 @@ EventRead read_hosts(const char* const* hosts, const int32_t* slots, int32_t cou
   for (int32_t i = 0; i < count; i++) {
     if (hosts[i] == nullptr || *hosts[i] == '\0') return wrong(fmt::format("host {} of {} has no name", i + 1, count));
     if (slots[i] < 0) return wrong(fmt::format("host {} cannot have {} slots", hosts[i], slots[i]));
-    if (!known.insert(hosts[i]).second) return wrong(fmt::format("host {} is there twice", hosts[i]));
+    if (!known.insert(hosts[i]).second) return wrong(fmt::format("host {} is listed twice", hosts[i]));
     event.hosts.push_back({hosts[i], slots[i]});
   }
   return elastic::Event(std::move(event));
@@ -188,7 +188,7 @@ extern "C" {
 
 hvd_code hvd_driver_create(const hvd_driver_settings* settings, double now, hvd_driver** driver) {
   return guarded([&]() -> Status {
-    if (driver == nullptr) return wrong("there is no place for the driver: NULL");
+    if (driver == nullptr) return wrong("the pointer for the driver is NULL");
     *driver = nullptr;
     elastic::Settings read;
     if (Status status = read_settings(settings, read); !status.ok()) return status;
@@ -271,11 +271,12 @@ int32_t hvd_driver_next_action(hvd_driver* driver, hvd_driver_action* action) {
 
 hvd_code hvd_driver_next_timer(const hvd_driver* driver, double now, double* seconds) {
   return guarded([&]() -> Status {
-    if (driver == nullptr || seconds == nullptr) return wrong("the driver, or the place for its seconds, is NULL");
+    if (driver == nullptr || seconds == nullptr) return wrong("the driver, or the pointer for the seconds, is NULL");
     auto time = driver_time(driver->own_clock, now);
     if (!time.ok()) return time.status();
     TimePoint timer = driver->driver.next_timer();
-    // One microsecond more, since a time since 1970 has no finer steps: a caller that adds this to `now` has arrived.
+    // Adds one microsecond, the resolution of a time since 1970, so that a caller who adds this to `now` has reached
+    // the time.
     constexpr Duration spare = std::chrono::microseconds(1);
     *seconds = timer == kNever ? -1 : timer <= *time ? 0 : seconds_of(timer - *time + spare);
     return {};

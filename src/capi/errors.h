@@ -1,5 +1,5 @@
-// How failures leave the library: as a code, with the text kept for hvd_last_error. For the files of this folder.
-// Thread rule: any thread; every thread has a text of its own.
+// How errors leave the library: as a code, with the text kept for hvd_last_error. For the files of this folder. Thread
+// rule: any thread; every thread has its own text.
 #pragma once
 
 #include <cstdint>

@@ -65,8 +65,8 @@ Status submit(Engine& engine, std::span<const hvd_request> requests, const hvd_s
   return {};
 }
 
-// Says which one it was, and wakes no thread: that is done once for all. An exception must not get past the waking
-// either.
+// The error names the request. No thread is woken: that is done once for all requests, so an exception must not skip
+// it.
 Status submit_one_of_many(Engine& engine, const hvd_request& request, const hvd_submit_options& options,
                           hvd_handle* handle) {
   Status status;
@@ -81,13 +81,13 @@ Status submit_one_of_many(Engine& engine, const hvd_request& request, const hvd_
           status.origin()};
 }
 
-// Negative means no limit, and so does what is too long for the clock, or no number.
+// Negative means no limit, as do values too large for the clock, and NaN.
 TimePoint wait_limit(double seconds) {
   constexpr double kLongest = 1e9;
   return seconds >= 0 && seconds < kLongest ? Clock::now() + hvd::seconds(seconds) : kNever;
 }
 
-// The engine and the tasks of the handles; those that are 0 have none.
+// The engine and the tasks of the handles; handles that are 0 have none.
 Status find_all(std::span<const hvd_handle> handles, std::vector<TaskRef>& tasks, std::shared_ptr<Engine>& engine) {
   Runtime::Visit visit(Runtime::instance());
   bool all_done = true;
@@ -102,7 +102,7 @@ Status find_all(std::span<const hvd_handle> handles, std::vector<TaskRef>& tasks
   return all_done || engine != nullptr ? Status() : visit.why_none();
 }
 
-// 1: `origin` is known, and has been written; its texts stay where they are.
+// 1: `origin` is known and has been written; its texts are not copied.
 int32_t give(const Origin& origin, hvd_failure* failure) {
   if (failure == nullptr || failure->struct_size < sizeof(hvd_failure) || origin.kind == OriginKind::none) return 0;
   failure->kind = static_cast<int32_t>(origin.kind);
@@ -129,7 +129,7 @@ Result<Origin> read_failure(const hvd_failure* failure) {
                 .text = text(failure->message)};
 }
 
-// The version of the NCCL that would be used, or whether there is a driver library.
+// The version of the NCCL that would be used, or whether a driver library exists.
 Result<int32_t> gpu_built(std::string_view name) {
   auto config = config_from_environment();
   LibrarySearch found = find_libraries(library_places(config.ok() ? config.value() : Config()));
@@ -304,7 +304,7 @@ hvd_code hvd_wait(hvd_handle handle, double seconds) {
     }
     TimePoint until = wait_limit(seconds);
     if (engine->wait(task, until)) return task->status;
-    return {Code::timed_out, "the operation goes on"};
+    return {Code::timed_out, "the operation continues"};
   });
 }
 
@@ -316,10 +316,10 @@ hvd_code hvd_wait_many(const hvd_handle* handles, int32_t count, double seconds)
     if (Status status = find_all(std::span(handles, static_cast<size_t>(count)), tasks, engine); !status.ok())
       return status;
     TimePoint until = wait_limit(seconds);
-    // The last one first: usually it is the last to be done, and then there is no other to wait for.
+    // The last one first: it usually finishes last, and then no further wait is needed.
     for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
       if ((*task)->done.load(std::memory_order_acquire)) continue;
-      if (!engine->wait(*task, until)) return {Code::timed_out, "the operations go on"};
+      if (!engine->wait(*task, until)) return {Code::timed_out, "the operations continue"};
     }
     for (const TaskRef& task : tasks) {
       if (!task->status.ok()) return task->status;
@@ -350,7 +350,7 @@ hvd_code hvd_take_result(hvd_handle handle, int32_t index, hvd_tensor* output) {
     if (operation.output.bytes() > 0 && operation.owned_output == nullptr) {
       return {Code::invalid_argument, "the output's memory does not belong to the engine"};
     }
-    DeviceOutputs::instance().take(operation.owned_output.release());  // the caller's now, for hvd_free
+    DeviceOutputs::instance().take(operation.owned_output.release());  // now owned by the caller, for hvd_free
     return {};
   });
 }
@@ -372,7 +372,7 @@ hvd_code hvd_wait_on_stream(hvd_handle handle, void* stream, double seconds) {
       engine = visit.hold_to_wait();
       if (engine == nullptr) return visit.why_none();
     }
-    if (!engine->wait_launched(task, wait_limit(seconds))) return {Code::timed_out, "the operation goes on"};
+    if (!engine->wait_launched(task, wait_limit(seconds))) return {Code::timed_out, "the operation continues"};
     if (task->done.load(std::memory_order_acquire)) return task->status;
     for (const Operation& operation : task->operations) {
       if (Status status = engine->device()->order_stream(operation, stream); !status.ok()) return status;

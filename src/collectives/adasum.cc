@@ -1,11 +1,11 @@
 // Adasum: adaptive summation, for any number of ranks.
 //
 // The rule for two vectors is  a' = (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b,  applied in a binary tree by distance
-// doubling: the group of rank i takes in the group of rank i + distance, where there is one. Every vector in the tree
-// is a weighted sum of the ranks' inputs, and the rule needs only dot products of such sums. So the ranks
-//  1. share out the tensor and compute the dot products of all pairs of inputs, in float64,
-//  2. follow the tree on that small matrix, each for itself, which gives a weight for every rank's input,
-//  3. share out the tensor once more and add up the weighted inputs.
+// doubling: the group of rank i absorbs the group of rank i + distance, if there is one. Every vector in the tree is a
+// weighted sum of the ranks' inputs, and the rule needs only dot products of such sums. So the ranks
+//  1. divide the tensor and compute the dot products of all pairs of inputs, in float64,
+//  2. each evaluate the tree on that small matrix, which gives a weight for every rank's input,
+//  3. divide the tensor again and add up the weighted inputs.
 #include "collectives/adasum.h"
 
 #include <algorithm>
@@ -82,7 +82,8 @@ Status HostCollectives::adasum(const std::byte* in, std::byte* out, size_t count
   size_t width = size_of(dtype), total = count * width, chunk = channel_.shape().chunk;
   Segments data(const_cast<std::byte*>(in), total);
   Segments result(out, total);
-  for (double& weight : weights) weight *= prescale * factor;  // Adasum is homogeneous: a common factor passes through
+  // Adasum is homogeneous: a common factor can be applied to the weights
+  for (double& weight : weights) weight *= prescale * factor;
 
   channel_.cut_chunks(chunk);
   uint64_t first = channel_.first_chunk(), chunks = (total + chunk - 1) / chunk;

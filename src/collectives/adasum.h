@@ -1,4 +1,4 @@
-// The arithmetic that Adasum shares inside a host and between hosts; see adasum.cc. Thread rule: pure function.
+// Arithmetic of Adasum that is used inside a host and between hosts; see adasum.cc. Thread rule: pure function.
 #pragma once
 
 #include <cstddef>

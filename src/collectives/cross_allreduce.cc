@@ -9,7 +9,7 @@ namespace hvd {
 namespace {
 
 constexpr size_t kSmallestSegment = 64 << 10;
-constexpr size_t kSegmentsOfBlock = 4;  // so that reduction and network overlap within a block of medium size
+constexpr size_t kSegmentsOfBlock = 4;  // lets reduction and network overlap within a block of medium size
 
 }  // namespace
 
@@ -67,7 +67,8 @@ Status CrossAllreduce::finish() {
 void CrossAllreduce::process(const Item& item) {
   if (item.incoming != nullptr) {
     std::byte* data = data_ + item.begin;
-    // A ring hands on partial sums of those before this rank; of an exchange the operands have the order of the team.
+    // A ring forwards partial sums of the ranks before this one; in an exchange the operands are in the order of the
+    // team.
     bool ours_first = team_->size() == 2 && team_->self == 0;
     reduce_into(data, ours_first ? data : item.incoming, ours_first ? item.incoming : data, item.end - item.begin,
                 item.last);
@@ -93,10 +94,10 @@ void CrossAllreduce::start_exchange() {
 
 // ---- ring ----
 
-// Rank r sends block r first. In step s of the first round it receives block r - s, adds its own and sends it on, so
-// that it completes block r + 1; in step s of the second round it receives the complete block r + 1 - s. All receives
-// are queued at once. The second round arrives where the first one may still be sending from; but no byte of a
-// complete block can arrive before this rank's part of it has left.
+// Rank r sends block r first. In step s of the first round it receives block r - s, adds its own data and forwards it,
+// which completes block r + 1; in step s of the second round it receives the complete block r + 1 - s. All receives are
+// queued at once. The second round may arrive in memory from which the first one is still sending; but no byte of a
+// complete block can arrive before this rank has sent its part of that block.
 void CrossAllreduce::start_ring() {
   size_t ranks = team_->size(), self = team_->self;
   size_t block = round_up((bytes_ + ranks - 1) / ranks, kLine), length = segment_of(block);
@@ -141,7 +142,7 @@ Status CrossAllreduce::run_doubling() {
   doubling_ = false;
   size_t power = std::bit_floor(team_->size()), extra = team_->size() - power, self = team_->self;
   const std::vector<int32_t>& ranks = team_->ranks;
-  // The first 2 * extra ranks go together in pairs, of which the lower one takes part.
+  // The first 2 * extra ranks form pairs, of which the lower one takes part.
   bool paired = self < 2 * extra;
   if (paired && self % 2 == 1) {
     if (Status status = links_.wait(links_.send(ranks[self - 1], shard(0, bytes_))); !status.ok()) return status;

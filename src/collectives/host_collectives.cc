@@ -8,10 +8,11 @@ namespace hvd {
 namespace {
 
 constexpr size_t kSmallestChunk = 16 << 10;
-// A medium tensor is cut into this many, so that its phases overlap; where ranks share cores nothing overlaps, and each
-// piece costs changes of threads.
+// A medium tensor is split into this many chunks, so that the phases overlap. If ranks share cores nothing overlaps,
+// and each chunk costs context switches.
 constexpr size_t kChunksOfMedium = 4;
-// A step makes every rank read every slot; with many ranks the chunked way, which shares the work out, wins earlier.
+// In a step every rank reads every slot; with many ranks the chunked algorithm, which divides the work, is faster
+// earlier.
 constexpr size_t kRanksOfFullOneShot = 4;
 
 }  // namespace
@@ -55,7 +56,7 @@ void HostCollectives::stage(const Segments& from, size_t begin, size_t end, std:
     size_t probe = std::min(end - begin, StoreChoice::kProbeBytes);
     TimePoint start = Clock::now();
     from.read(begin, begin + probe, staging);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // the stores have reached the cache
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // the stores must have reached the cache
     store_.learn(probe, Clock::now() - start);
     begin += probe;
     staging += probe;
@@ -102,9 +103,9 @@ Status HostCollectives::allreduce_one_shot(const Segments& in, const Segments& o
   return {};
 }
 
-// Chunk by chunk: a rank copies the parts that others reduce into staging, reduces its own part (result to its tensor
-// and to staging), and copies the other parts out. The three phases of a chunk are one turn apart, so that no rank
-// waits for data that is just being written.
+// Per chunk: a rank copies the parts that others reduce into staging, reduces its own part (result to its tensor and to
+// staging), and copies the other parts out. The three phases of a chunk are one turn apart, so that no rank waits for
+// data that is still being written.
 Status HostCollectives::allreduce_chunked(const Segments& in, const Segments& out, const Reduction& reduction) {
   size_t total = in.bytes(), chunk = chunk_for(total);
   uint64_t first = channel_.first_chunk(), count = (total + chunk - 1) / chunk;

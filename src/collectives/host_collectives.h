@@ -1,6 +1,6 @@
 // The collectives among the ranks of one process set on one host, over its Channel.
-// Small exchanges take one step (one hop); large ones flow through staging memory in chunks, so that main memory sees
-// each tensor once and the work of the ranks overlaps. An element is always reduced in the order of the ranks.
+// Small exchanges take one step (one hop); large ones go through staging memory in chunks, so that each tensor passes
+// through main memory once and the work of the ranks overlaps. An element is always reduced in the order of the ranks.
 // Thread rule: the thread that drives.
 #pragma once
 
@@ -43,9 +43,9 @@ class HostCollectives final : public Collectives {
   // The part of a chunk of `bytes` that rank p reduces: whole cache lines, nearly equal.
   Range part_of(size_t bytes, int32_t p) const;
   size_t chunk_for(size_t bytes) const;
-  size_t share_room() const;  // room for each rank in a chunk that is shared out by destination
+  size_t share_room() const;  // room per rank in a chunk that is divided by destination
 
-  // Copies a range of `from` into staging memory, scaled, with the store that is best now.
+  // Copies a range of `from` into staging memory, scaled, with the fastest kind of store at present.
   void stage(const Segments& from, size_t begin, size_t end, std::byte* staging, const Reduction* scaling);
   // Reduces [begin, end) of `in` with the staged data of the others (sources[p] + offset) into `out`, and into `copy`
   // if that is not null.

@@ -23,12 +23,12 @@ size_t count_supported() { return 1; }
 
 const Kernels& kBest = *supported_kernels().back();
 
-// Copies of these lengths are our own: memcpy makes them with an instruction that takes long to begin (rep movsb; 4 KiB
-// into memory that another core has read: 0.1 us of 0.4).
+// Copies of these lengths use our own code: memcpy uses rep movsb for them, which is slow to start (4 KiB into memory
+// that another core has read: 0.1 us of 0.4).
 constexpr size_t kOwnCopyFrom = 2 << 10;
 constexpr size_t kOwnCopyTo = 16 << 10;
 
-// Complex numbers are computed as their parts.
+// A complex number is treated as two real ones.
 struct Elements {
   DType dtype;
   size_t count;

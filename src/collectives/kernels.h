@@ -1,9 +1,9 @@
 // The arithmetic of collectives, for every dtype: reduce, scale, copy, dot. SIMD, chosen at run time for this CPU.
-// Sources and destinations need only element alignment; a destination may be the same address as one source, never
-// overlap it otherwise. float16 and bfloat16 are accumulated in float32 and rounded once, to nearest even.
-// Results depend on the order of the sources only: the same bits on every CPU kind, length and alignment (but which NaN
-// arithmetic yields is left to the CPU). min and max of anything and a NaN are the first NaN. Integers wrap; scaled
-// ones that leave their range become its nearest end. Thread rule: pure functions.
+// Sources and destinations need only element alignment; a destination may equal one source but must not overlap it
+// otherwise. float16 and bfloat16 are accumulated in float32 and rounded once, to nearest even. Results depend only on
+// the order of the sources: the same bits on every CPU kind, length and alignment (except which NaN an arithmetic
+// operation returns, which is up to the CPU). min and max return the first NaN, if there is one. Integers wrap; scaled
+// integers saturate. Thread rule: pure functions.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace hvd {
 
-// How a store into memory that another core reads next should be made: through the caches, or past them.
+// How to store to memory that another core reads next: through the caches, or bypassing them.
 enum class StoreHint { cached, streaming };
 
 // destination[i] = factor * (sources[0][i] op sources[1][i] op ...), from left to right. `op` is sum (also for average:
@@ -38,8 +38,8 @@ double dot(DType dtype, const std::byte* a, const std::byte* b, size_t count);
 void weighted_sum(DType dtype, std::byte* destination, std::span<const std::byte* const> sources,
                   std::span<const double> weights, size_t count);
 
-// Does this dtype support this reduction / a factor other than 1? (docs/api: uint16, int16 and bool cannot be scaled;
-// complex has sum only; bool has sum and max as "or", min and product as "and".)
+// Whether this dtype supports this reduction / a factor other than 1 (docs/api: uint16, int16 and bool cannot be
+// scaled; complex has sum only; bool has sum and max as "or", min and product as "and").
 bool can_reduce(DType dtype, ReduceOp op);
 bool can_scale(DType dtype);
 

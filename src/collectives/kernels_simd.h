@@ -1,14 +1,14 @@
-// The kernels, written once and compiled for several CPU kinds: each kernels_<kind>.cc includes this file and makes one
-// table (kernels_table.h) of it.
+// The kernels, written once and compiled for several CPU kinds: each kernels_<kind>.cc includes this file and builds
+// one table (kernels_table.h) from it.
 //
-// Everything here is in an unnamed namespace and nothing calls std:: functions: an inline function with a shared name
-// that was compiled for AVX-512 might be the copy the linker keeps for everybody.
+// Everything here is in an unnamed namespace and nothing calls std:: functions: otherwise the linker might keep the
+// AVX-512 copy of an inline function for the whole library.
 //
-// The loops work on blocks of kUnroll vectors. All sources of a block are folded in registers, the factor is applied,
-// and only then is the block stored, so a destination may be one of the sources. Elements before the first block (to
-// align a streaming store) and after the last are parts of vectors that overlap blocks; those two vectors are computed
-// before the first store and stored last. What is shorter than a vector is computed one by one.
-// Bits must not depend on the CPU kind and integers wrap: the compiler needs -ffp-contract=off -fwrapv.
+// The loops work on blocks of kUnroll vectors. All sources of a block are combined in registers, the factor is applied,
+// and only then is the block stored, so a destination may be one of the sources. The elements before the first block
+// (to align a streaming store) and after the last are computed as vectors that overlap blocks; these two are computed
+// before the first store and stored last. Ranges shorter than a vector are computed element by element.
+// Bits must not depend on the CPU kind, and integers wrap: compile with -ffp-contract=off -fwrapv.
 #pragma once
 
 #include "collectives/kernels_table.h"
@@ -29,7 +29,7 @@ struct Product {
     return static_cast<V>(a * b);
   }
 };
-// The first NaN wins; of equal values (zeros of both signs) the last.
+// Returns the first NaN; of equal values (zeros of both signs) the last.
 struct Min {
   template <class V>
   static V of(V a, V b) {
@@ -52,7 +52,7 @@ FloatPair apply(FloatPair a, FloatPair b) {
   return {Op::of(a.even, b.even), Op::of(a.odd, b.odd)};
 }
 
-// How the sources become one result: first, then next for each further source, then last. T is an element type of
+// How the sources are combined: first, then next for each further source, then last. T is an element type of
 // kernels_vector.h, V its Vec or One.
 template <class T, class Op>
 struct Reduction {
@@ -95,8 +95,8 @@ struct WeightedSum {
   }
 };
 
-// The sources of a job. Stores may alias the job's own array as far as the compiler knows, so a known number of
-// pointers is kept in registers.
+// The sources of a job. For the compiler, stores may alias the job's array, so a fixed number of pointers is kept in
+// registers.
 template <size_t kSources>
 struct Sources {
   const std::byte* pointers[kSources];
@@ -114,7 +114,7 @@ struct Sources<0> {  // any number
 
 template <class T, class Fold>
 void run_one_by_one(const ElementJob& job_in_memory) {
-  const ElementJob job = job_in_memory;  // a copy no store can change
+  const ElementJob job = job_in_memory;  // a copy that no store can change
   const Fold fold(job);
   for (size_t i = 0; i < job.count; ++i) {
     const size_t offset = i * sizeof(typename T::Element);
@@ -130,7 +130,7 @@ void run_one_by_one(const ElementJob& job_in_memory) {
   }
 }
 
-// What one Vec is in memory.
+// The memory of one Vec.
 template <class T>
 using PackedOf = decltype(T::pack(typename T::Vec{}));
 
@@ -219,7 +219,7 @@ void run(const ElementJob& job) {
   run_loop<T, Fold, 0>(job);
 }
 
-// The usual sums have loops for their number of sources.
+// Common numbers of sources have their own loops.
 template <class T>
 void run_sum(const ElementJob& job) {
   using Fold = Reduction<T, Sum>;
@@ -240,7 +240,7 @@ constexpr Kernels::Elementwise kReduce = run<T, Reduction<T, Op>>;
 constexpr size_t kLanes = 16;
 constexpr size_t kDoubles = kVectorBytes / sizeof(double);
 
-// kLanes elements from here on, in order, as vectors of float64.
+// kLanes consecutive elements, as vectors of float64.
 template <class T>
 struct LaneBuffer {
   alignas(kVectorBytes) float values[kLanes];

@@ -12,7 +12,7 @@ namespace hvd {
 inline constexpr size_t kDTypeCount = static_cast<size_t>(kLastDType) + 1;
 
 // One call of an element-wise kernel. Three outputs, each may be null: destination and copy are written through the
-// caches, stream past them.
+// caches, stream bypasses them.
 struct ElementJob {
   std::byte* destination;
   std::byte* copy;
@@ -24,7 +24,8 @@ struct ElementJob {
   const double* weights;  // one per source; only weighted_sum reads them
 };
 
-// Rows are dtypes; complex ones have none, the caller passes their parts. Null where kernels.h promises nothing.
+// Rows are dtypes; complex ones have none, because the caller passes their parts. Null for combinations that kernels.h
+// does not support.
 struct Kernels {
   using Elementwise = void (*)(const ElementJob& job);
   using Dot = double (*)(const std::byte* a, const std::byte* b, size_t count);
@@ -40,7 +41,7 @@ struct Kernels {
   void (*stream_copy)(std::byte* destination, const std::byte* source, size_t bytes);
 };
 
-extern const Kernels kBaselineKernels;  // what every CPU of this architecture can run
+extern const Kernels kBaselineKernels;  // for every CPU of this architecture
 #if defined(__x86_64__)
 extern const Kernels kX86V3Kernels;  // AVX2, FMA, F16C
 extern const Kernels kX86V4Kernels;  // AVX-512 F, BW, CD, DQ, VL

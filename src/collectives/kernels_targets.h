@@ -1,4 +1,4 @@
-// The functions of kernels.h with the CPU kind as an argument, so that a test can run them all.
+// The functions of kernels.h with the CPU kind as an argument, so that tests can run all kinds.
 // Thread rule: pure functions.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Registers and element types for kernels_simd.h, in GCC's vector extensions: one source for every vector width.
-// An element type says how its elements travel between memory and a register block (Vec) or a single value (One).
+// An element type defines how its elements are moved between memory and a register block (Vec) or a single value (One).
 // Everything is in an unnamed namespace, for the reason given in kernels_simd.h.
 #pragma once
 
@@ -52,7 +52,7 @@ void store(std::byte* to, V value) {
   __builtin_memcpy(to, &value, sizeof value);
 }
 
-// Past the caches, where the CPU has such stores; `to` is aligned to the vector.
+// Bypasses the caches if the CPU can; `to` is aligned to the vector.
 template <class V>
 void stream(std::byte* to, V value) {
 #if defined(__x86_64__)
@@ -76,14 +76,14 @@ void stream(std::byte* to, V value) {
 #endif
 }
 
-// Streaming stores are weakly ordered; this orders them before whatever announces the data to another core.
+// Streaming stores are weakly ordered; call this before the data are announced to another core.
 inline void finish_streaming() {
 #if defined(__x86_64__)
   _mm_sfence();
 #endif
 }
 
-// __builtin_convertvector, which GCC 12 splits into halves when the result is wider than the argument.
+// __builtin_convertvector, which GCC 12 splits into halves if the result is wider than the argument.
 inline Doubles widen(HalfFloats values) {
 #if defined(__AVX512F__)
   return __builtin_bit_cast(Doubles, _mm512_maskz_cvtps_pd(0xff, __builtin_bit_cast(__m256, values)));
@@ -212,7 +212,7 @@ struct Integer {
   static constexpr size_t kUnroll = 8;
   static Vec load(const std::byte* from) { return hvd::load<Vec>(from); }
   static Vec pack(Vec value) { return value; }
-  [[gnu::noinline]] static Vec scale(Vec value, double factor) {           // not worth a copy in every loop
+  [[gnu::noinline]] static Vec scale(Vec value, double factor) {           // too large to inline into every loop
     using Part = Vector<E, sizeof(Doubles) / sizeof(double) * sizeof(E)>;  // as many as Doubles
     for (size_t at = 0; at < sizeof value; at += sizeof(Part)) {
       std::byte* place = reinterpret_cast<std::byte*>(&value) + at;
@@ -234,7 +234,7 @@ struct Integer {
   }
 
  private:
-  // Scaling truncates; what does not fit becomes the nearest value that does, NaN the smallest.
+  // Scaling truncates and saturates; NaN becomes the smallest value.
   static constexpr E kMin = std::numeric_limits<E>::min();
   static constexpr E kMax = std::numeric_limits<E>::max();
   static constexpr double kLow = static_cast<double>(kMin);
@@ -242,7 +242,7 @@ struct Integer {
   static constexpr double kBelow = sizeof(E) == 8 ? 0x1.fffffffffffffp62 : kHigh;
 };
 
-// One byte each; any bit makes it true, and it is written as 0 or 1.
+// One byte each; any bit means true, and it is written as 0 or 1.
 struct Boolean {
   using Element = uint8_t;
   using Vec = Vector<uint8_t>;

@@ -1,4 +1,4 @@
-// The streams of this rank to ranks of other hosts, as cross-host algorithms use them: ranks are those of the world.
+// The streams of this rank to ranks of other hosts, for algorithms between hosts. Ranks are those of the world.
 // The memory of a send or receive must stay until its ticket is done. Thread rule: the thread that drives.
 #pragma once
 
@@ -14,7 +14,7 @@ class Links {
   Mesh::Ticket send(int32_t rank, ByteView bytes) { return mesh().send(rank, bytes); }
   Mesh::Ticket receive(int32_t rank, std::span<std::byte> bytes) { return mesh().receive(rank, bytes); }
   bool is_done(const Mesh::Ticket& ticket) const { return transport_.mesh()->is_done(ticket); }
-  // Moves what can be moved. Not after a failure: the memory of what is still queued may be gone.
+  // Moves as many bytes as possible. Does nothing after a failure: queued memory may have been freed.
   void progress() {
     if (!transport_.failed()) mesh().progress();
   }

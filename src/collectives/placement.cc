@@ -32,8 +32,8 @@ std::vector<int32_t> Placement::lane(size_t place) const {
   return lane;
 }
 
-// The members, host by host, the largest host first, are put on the even seats of the ring and then on the odd ones. A
-// host's members are consecutive in that row; only one that has more than half of them would meet itself.
+// Places the members, host by host, the largest host first, on the even seats of the ring and then on the odd ones. A
+// host's members are consecutive in that sequence; only a host with more than half of them would be next to itself.
 std::optional<std::vector<int32_t>> alternating_order(const Placement& placement) {
   std::vector<size_t> hosts(placement.hosts.size());
   std::iota(hosts.begin(), hosts.end(), size_t{0});

@@ -1,4 +1,4 @@
-// Where the ranks of a process set sit: on which host, and at which place among the members there.
+// Where the ranks of a process set are: on which host, and at which index among the members there.
 // A *lane* is a row of ranks, one per host, that moves one shard of a tensor between the hosts: lane i is the i-th
 // member of every host. There are as many lanes as the smallest host has members.
 // Thread rule: plain value.
@@ -30,12 +30,12 @@ struct Placement {
   std::vector<int32_t> lane(size_t place) const;  // ranks of the world, by host
 };
 
-// `ranks`: the members, by position; `rank`, of the world, is one of them. host_of[r] is the same number for the ranks
-// of the same host.
+// `ranks`: the members, by position; `rank`, of the world, is one of them. host_of[r] is equal for ranks of the same
+// host.
 Placement place(std::span<const int32_t> ranks, std::span<const int32_t> host_of, int32_t rank);
 
-// All ranks of the set in an order in which no two neighbours, nor the last and the first, share a host. None: a host
-// has more than half of the members.
+// All ranks of the set in an order in which no two neighbours, nor the last and the first, share a host. Empty if a
+// host has more than half of the members.
 std::optional<std::vector<int32_t>> alternating_order(const Placement& placement);
 
 }  // namespace hvd

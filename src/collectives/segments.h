@@ -1,4 +1,4 @@
-// Several pieces of memory seen as one run of bytes: the tensors of a fused plan. Thread rule: plain value.
+// Several pieces of memory as one sequence of bytes: the tensors of a fused plan. Thread rule: plain value.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class Segments {
       visit(piece.data + (from - piece.begin), to - from, from - begin);
     }
   }
-  // The same for two lists cut at the same places: visit(data, other's data, bytes, offset).
+  // The same for two lists split at the same offsets: visit(data, other's data, bytes, offset).
   template <class Visit>
   void visit_with(const Segments& other, size_t begin, size_t end, Visit&& visit) const {
     for (size_t i = find(begin); i < pieces_.size() && pieces_[i].begin < end; i++) {
@@ -54,11 +54,11 @@ class Segments {
   void append_to(Segments& to, size_t begin, size_t end) const {
     visit(begin, end, [&](std::byte* data, size_t bytes, size_t) { to.add(data, bytes); });
   }
-  // Appends `data`, cut at the places where this is cut in [begin, end).
+  // Appends `data`, split at the offsets where this is split in [begin, end).
   void append_cut(Segments& to, size_t begin, size_t end, std::byte* data) const {
     visit(begin, end, [&](std::byte*, size_t bytes, size_t at) { to.add(data + at, bytes); });
   }
-  // Where [begin, end) lies if it is in one piece, else null.
+  // The address of [begin, end) if it is in one piece, else null.
   std::byte* contiguous(size_t begin, size_t end) const {
     size_t i = find(begin);
     if (i >= pieces_.size() || end > pieces_[i].end) return nullptr;
@@ -80,7 +80,7 @@ class Segments {
   size_t bytes_ = 0;
 };
 
-// Copies all of `from`; the two may be cut at different places. What is the same memory is left alone.
+// Copies all of `from`; the two may be split at different offsets. Identical memory is skipped.
 inline void copy_over(const Segments& from, const Segments& to) {
   from.visit(0, from.bytes(), [&](const std::byte* source, size_t length, size_t begin) {
     to.visit(begin, begin + length, [&](std::byte* data, size_t bytes, size_t at) {

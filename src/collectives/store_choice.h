@@ -1,12 +1,12 @@
-// Chooses how to store into staging memory, by measuring. Cores that share a cache want ordinary stores; cores that do
-// not want stores past the caches, which are then ten times faster to write. A virtual machine moves its cores around
-// while a job runs, so the question is asked again and again.
+// Chooses how to store into staging memory, by measuring. If two cores share a cache, ordinary stores are faster;
+// otherwise stores that bypass the caches are, by a factor of ten for the writer. A virtual machine moves its cores
+// during a job, so the measurement is repeated.
 //
-// What tells the two apart is the cost of an ordinary store into lines that another core has read: now and then the
-// first few kilobytes of a copy are made that way and timed. Timing whole copies would not do: what stores past the
-// caches cost is paid by the reader.
+// The two cases differ in the cost of an ordinary store into lines that another core has read: sometimes the first few
+// kilobytes of a copy are stored that way and timed. Timing whole copies would not work: the reader pays for stores
+// that bypass the caches.
 //
-// The choice is each rank's own: it changes no bytes. Thread rule: plain value.
+// Each rank chooses for itself, because the bytes are the same. Thread rule: plain value.
 #pragma once
 
 #include <algorithm>
@@ -23,14 +23,14 @@ class StoreChoice {
 
   StoreHint current() const { return current_; }
 
-  // Before a copy of that many bytes: shall its beginning, up to kProbeBytes of it, be a probe?
+  // Before a copy of that many bytes: whether its first bytes, up to kProbeBytes, should be a probe.
   bool is_probe_due(size_t bytes) {
     since_probe_ += bytes;
     if (since_probe_ < kProbeEvery || bytes < kProbeBytes / 2) return false;
     since_probe_ = 0;
     return true;
   }
-  // The probe took that long.
+  // Records the duration of a probe.
   void learn(size_t bytes, Duration took) {
     costs_[next_++ % costs_.size()] =
         std::chrono::duration<double, std::nano>(took).count() / static_cast<double>(bytes);
@@ -47,7 +47,7 @@ class StoreChoice {
 
   StoreHint current_ = StoreHint::cached;
   size_t since_probe_ = kProbeEvery;  // the first copy is a probe
-  std::array<double, 3> costs_{};     // the median counts: a probe may be interrupted
+  std::array<double, 3> costs_{};     // the median is used: a probe may be interrupted
   size_t next_ = 0;
 };
 

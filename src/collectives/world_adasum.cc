@@ -1,8 +1,8 @@
 // Adasum between hosts. Every host first applies it to its own ranks (adasum.cc); then the hosts' vectors are the
-// inputs of the same method: the matrix of their dot products gives each vector's weight. With equal hosts of a power
-// of two consecutive ranks this is the tree over all ranks. Lane i has shard i of the vectors, and of a shard each rank
-// of the lane has one block, which it is sent from all hosts: once for the dot products and once more for the weighted
-// sum, so that no vector has to be kept.
+// inputs of the same method: the matrix of their dot products gives each vector's weight. If every host has the same
+// power of two of consecutive ranks, this equals the tree over all ranks. Lane i has shard i of the vectors; each rank
+// of the lane has one block of the shard, and receives it from all hosts: once for the dot products and again for the
+// weighted sum, so that no vector has to be stored.
 #include <algorithm>
 
 #include "base/round_up.h"
@@ -44,7 +44,7 @@ Status WorldCollectives::adasum(const std::byte* in, std::byte* out, size_t coun
   return gather_blocks(out, bytes);
 }
 
-// Calls combine() for the pieces of this rank's block, with that piece of every host's vector.
+// Calls combine() for the pieces of this rank's block, with the same piece of every host's vector.
 Status WorldCollectives::scatter_blocks(std::byte* vector, size_t bytes, const Combine& combine) {
   if (at_.seat.place >= at_.lanes) return {};
   size_t hosts = at_.hosts.size(), room = settings_.round / hosts / kLine * kLine;
@@ -80,7 +80,7 @@ Status WorldCollectives::scatter_blocks(std::byte* vector, size_t bytes, const C
   return {};
 }
 
-// Brings the finished blocks to all ranks of all hosts.
+// Sends the finished blocks to all ranks of all hosts.
 Status WorldCollectives::gather_blocks(std::byte* vector, size_t bytes) {
   size_t hosts = at_.hosts.size();
   if (at_.seat.place < at_.lanes) {

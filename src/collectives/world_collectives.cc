@@ -110,7 +110,7 @@ Status WorldCollectives::run_rounds(const Allreduce& call) {
       if (Status status = reduce_in_host(call, now, work(k)); !status.ok()) return status;
     }
     if (k > 0 && drives(call)) before.cross.advance();
-    // The bytes of a round follow those of the one before on the same streams.
+    // The bytes of a round follow those of the previous one on the same streams.
     bool early = k < count && (k == 0 || before.cross.is_queued());
     if (early) start_round(call, now, incoming(k));
     if (k > 0 && drives(call)) {
@@ -128,7 +128,7 @@ WorldCollectives::Range WorldCollectives::shard_of(const Allreduce& call, const 
   return flat_ ? round.range : share(round.range, at_.seat.place, call.lanes);
 }
 
-// Leaves this host's reduction of the rank's shard in round.work.
+// Reduces this rank's shard inside the host, into round.work.
 Status WorldCollectives::reduce_in_host(const Allreduce& call, Round& round, std::byte* spare) {
   Range mine = drives(call) ? shard_of(call, round) : Range{};
   round.work = call.out.contiguous(mine.begin, mine.end);
@@ -162,7 +162,7 @@ void WorldCollectives::start_round(const Allreduce& call, Round& round, std::byt
   round.cross.start(flat_ ? *flat_ : lane_, round.work, mine.bytes(), place, call.reduction);
 }
 
-// Brings the shards of the lanes to all ranks of the host.
+// Sends the shards of the lanes to all ranks of the host.
 Status WorldCollectives::spread_in_host(const Allreduce& call, Round& round) {
   Range mine = drives(call) ? shard_of(call, round) : Range{};
   if (flat_ || alone()) {
@@ -181,8 +181,8 @@ Status WorldCollectives::spread_in_host(const Allreduce& call, Round& round) {
 
 // ---- barrier ----
 
-// Everybody of the host is here; then a byte goes round the hosts in steps of doubled distance; then the host may go
-// on.
+// First all ranks of the host arrive; then the hosts exchange a byte in steps of doubling distance; then the ranks of
+// the host may continue.
 Status WorldCollectives::barrier() {
   if (Status status = host_.barrier(); !status.ok()) return status;
   if (at_.seat.place == 0) {

@@ -1,5 +1,5 @@
-// The collectives of a process set that spans hosts: shared memory inside a host, streams between hosts, each byte over
-// the network as rarely as possible.
+// The collectives of a process set that spans hosts: shared memory inside a host, streams between hosts, with as few
+// bytes over the network as possible.
 //
 // Vocabulary. Lanes and places: see placement.h. A large tensor is processed in *rounds*, so that the memory needed
 // does not depend on its size; the shared memory part of one round overlaps the network part of the one before. Thread
@@ -20,9 +20,10 @@ namespace hvd {
 struct WorldSettings {
   size_t one_shot_limit = 32 << 10;  // of the part inside a host
   size_t round = 1 << 20;            // bytes of one rank's share of a round; whole cache lines
-  size_t lane_bytes = 8 << 10;       // a tensor goes over one lane for each so many bytes
-  bool flat_allreduce = false;       // one ring over all ranks instead, where their order can alternate between hosts
-  bool flat_allgather = false;       // a block is sent to every rank instead of once to each host
+  size_t lane_bytes = 8 << 10;       // a tensor uses one lane per this many bytes
+  // one ring over all ranks instead, if they can be ordered so that neighbours are on different hosts
+  bool flat_allreduce = false;
+  bool flat_allgather = false;  // a block is sent to every rank instead of once to each host
   CrossSettings cross{};
 };
 
@@ -51,14 +52,14 @@ class WorldCollectives final : public Collectives {
     size_t begin = 0, end = 0;
     size_t bytes() const { return end - begin; }
   };
-  // One round of an allreduce on its way.
+  // One round of an allreduce in progress.
   struct Round {
     Range range;                // of the tensor
     std::byte* work = nullptr;  // this rank's shard of it
     bool in_place = false;      // `work` is inside `out`
     CrossAllreduce cross;
   };
-  struct Allreduce {  // what its steps share
+  struct Allreduce {  // parameters shared by its steps
     const Segments& in;
     const Segments& out;
     const Reduction& reduction;
@@ -67,11 +68,11 @@ class WorldCollectives final : public Collectives {
 
   bool alone() const { return at_.locals().size() == 1; }
   size_t lanes_for(size_t bytes) const;
-  size_t most_handled() const;                                  // parts of a reducescatter, by any one rank
+  size_t most_handled() const;                                  // most parts of a reducescatter that one rank handles
   static Range share(Range whole, size_t index, size_t count);  // whole cache lines, nearly equal
   std::vector<Segments>& lists(std::vector<Segments>& kept, size_t count);
 
-  // An allreduce: reduce-scatter in the host, each lane its shard between the hosts, all-gather in the host.
+  // An allreduce: reduce-scatter in the host, each lane reduces its shard between the hosts, all-gather in the host.
   Status reduce_in_host(const Allreduce& call, Round& round, std::byte* spare);
   void start_round(const Allreduce& call, Round& round, std::byte* place);
   Status spread_in_host(const Allreduce& call, Round& round);
@@ -79,16 +80,16 @@ class WorldCollectives final : public Collectives {
   bool drives(const Allreduce& call) const { return flat_ || at_.seat.place < call.lanes; }
   Range shard_of(const Allreduce& call, const Round& round) const;
 
-  // What is on its way: of a round, or of a whole call.
+  // Sends and receives in progress: of a round, or of a whole call.
   struct Traffic {
     std::vector<Mesh::Ticket> arrived, sent;
   };
   void send(Traffic& traffic, int32_t rank, const Segments& data, Range range);
   void receive(Traffic& traffic, int32_t rank, const Segments& data, Range range);
-  Status wait_all(std::vector<Mesh::Ticket>& tickets);  // and forgets them
-  // The member of `host` that handles what concerns this rank there: spread over all members of the host.
+  Status wait_all(std::vector<Mesh::Ticket>& tickets);  // clears the list
+  // The member of `host` that handles this rank's data there: spread over all members of the host.
   int32_t counterpart(size_t host) const { return at_.rank_at(host, at_.seat.place % at_.hosts[host].size()); }
-  // What the local rank at `place` handles for others: all of other hosts whose counterpart here it is.
+  // What the local rank at `place` handles: all ranks of other hosts whose counterpart here it is.
   bool handles(size_t place, const Placement::Seat& other) const {
     return other.host != at_.seat.host && other.place % at_.locals().size() == place;
   }
@@ -128,18 +129,18 @@ class WorldCollectives final : public Collectives {
   WorldSettings settings_;
   HostCollectives host_;
   Links links_;
-  Team lane_;                 // of this rank; empty: it drives none
+  Team lane_;                 // of this rank; empty: it is in no lane
   std::optional<Team> flat_;  // all ranks
   Round rounds_[2];
   Traffic traffic_[2];
-  // Allocated once: for each of two rounds, what this rank makes and what arrives.
+  // Allocated once, for each of two rounds: this rank's results and the received data.
   struct FreePages {
     void operator()(std::byte* memory) const;
   };
   std::unique_ptr<std::byte, FreePages> scratch_;
   std::byte* work(size_t k) const { return scratch_.get() + k % 2 * 2 * settings_.round; }
   std::byte* incoming(size_t k) const { return work(k) + settings_.round; }
-  // Kept from call to call, so that a steady state allocates nothing.
+  // Reused between calls, so that a steady state allocates nothing.
   std::vector<Segments> parts_, theirs_;
   Segments mine_;
 };

@@ -1,5 +1,5 @@
-// The collectives between hosts that only move bytes: allgather, broadcast, alltoall. Bytes go straight from the
-// caller's memory to the streams and from the streams to the caller's memory.
+// The collectives between hosts that only move bytes: allgather, broadcast, alltoall. Bytes go directly between the
+// caller's memory and the streams.
 #include <algorithm>
 #include <bit>
 
@@ -7,8 +7,8 @@
 
 namespace hvd {
 
-// A rank sends its block once to each other host, to its counterpart there; which hands it on through shared memory
-// together with its own block, round by round while the rest is still arriving.
+// A rank sends its block once to each other host, to its counterpart there. The counterpart forwards it through shared
+// memory together with its own block, round by round while the rest is still arriving.
 Status WorldCollectives::allgather(const Segments& mine, std::span<const Segments> theirs) {
   size_t hosts = at_.hosts.size(), largest = 0, place = at_.seat.place;
   for (const Segments& block : theirs) largest = std::max(largest, block.bytes());
@@ -65,11 +65,11 @@ Status WorldCollectives::broadcast(int32_t root, const Segments& data) {
   return broadcast_large(root, data);
 }
 
-// A binomial tree over the hosts, numbered from the root's, then shared memory.
+// A binomial tree over the hosts, numbered from the root's host, then shared memory.
 Status WorldCollectives::broadcast_small(int32_t root, const Segments& data) {
   const Placement::Seat& origin = at_.seats[static_cast<size_t>(root)];
   size_t hosts = at_.hosts.size(), number = (at_.seat.host + hosts - origin.host) % hosts;
-  size_t entry = number == 0 ? origin.place : 0;  // the place on this host that the bytes come to
+  size_t entry = number == 0 ? origin.place : 0;  // the rank on this host that receives the bytes
   auto rank_of = [&](size_t other) {
     return at_.rank_at((origin.host + other) % hosts, other == 0 ? origin.place : 0);
   };
@@ -90,8 +90,8 @@ Status WorldCollectives::broadcast_small(int32_t root, const Segments& data) {
   return wait_all(traffic.sent);
 }
 
-// A chain of hosts, numbered from the root's. Each lane carries its share of every round, segment by segment; the hosts
-// put the shares together in shared memory.
+// A chain of hosts, numbered from the root's host. Each lane carries its share of every round, segment by segment; the
+// hosts combine the shares in shared memory.
 Status WorldCollectives::broadcast_large(int32_t root, const Segments& data) {
   const Placement::Seat& origin = at_.seats[static_cast<size_t>(root)];
   size_t hosts = at_.hosts.size(), number = (at_.seat.host + hosts - origin.host) % hosts;
@@ -131,7 +131,7 @@ void WorldCollectives::for_segments(Range range, Visit&& visit) const {
   }
 }
 
-// The root's host: everybody gets the round through shared memory and sends its share to the next host.
+// The root's host: all ranks get the round through shared memory and send their shares to the next host.
 Status WorldCollectives::feed_chain(const Chain& chain, Range round, int32_t root) {
   auto send_share = [&] {
     if (chain.next >= 0) send(traffic_[0], chain.next, chain.data, share(round, at_.seat.place, chain.lanes));
@@ -149,7 +149,7 @@ Status WorldCollectives::feed_chain(const Chain& chain, Range round, int32_t roo
   return {};
 }
 
-// The other hosts: what has arrived is sent on, then shared. `arrived` counts the tickets that have been waited for.
+// The other hosts: forward what has arrived, then share it. `arrived` counts the tickets already waited for.
 Status WorldCollectives::pass_on(const Chain& chain, Range round, size_t& arrived) {
   Status status;
   Traffic& traffic = traffic_[0];
@@ -173,11 +173,11 @@ Status WorldCollectives::pass_on(const Chain& chain, Range round, size_t& arrive
 
 // ---- alltoall ----
 
-// Straight between ranks of different hosts, through shared memory inside a host, both at the same time.
+// Directly between ranks of different hosts, through shared memory inside a host, both at the same time.
 Status WorldCollectives::alltoall(std::span<const Segments> sent, std::span<const Segments> received, size_t largest) {
   size_t ranks = sent.size(), own = static_cast<size_t>(at_.position);
   Traffic& traffic = traffic_[0];
-  for (size_t d = 1; d < ranks; d++) {  // everybody starts with another one
+  for (size_t d = 1; d < ranks; d++) {  // each rank starts with a different peer
     size_t to = (own + d) % ranks, from = (own + ranks - d) % ranks;
     if (at_.seats[from].host != at_.seat.host)
       receive(traffic, at_.ranks[from], received[from], {0, received[from].bytes()});

@@ -1,7 +1,6 @@
 // Reducescatter between hosts. Every part is reduced inside each host by the owner's counterpart there, which sends the
-// result to the owner; the owner adds up what comes from the hosts, in their order. A rank handles several parts, so a
-// round takes an equal piece of each. Every host sends each part that it does not own once, which is the least
-// possible.
+// result to the owner; the owner adds the results of the hosts, in their order. A rank handles several parts, so a
+// round takes an equal piece of each. Every host sends each part that it does not own once, which is the minimum.
 #include <algorithm>
 
 #include "base/round_up.h"
@@ -24,7 +23,7 @@ Status WorldCollectives::reducescatter(std::span<const Segments> parts, const Se
   return {};
 }
 
-// Reduces inside the host and sends the results off. The pieces lie in work(k) in the order of their owners.
+// Reduces inside the host and sends the results. The pieces are in work(k) in the order of their owners.
 Status WorldCollectives::start_scatter(const Scatter& call, size_t k) {
   auto slice = [&](const Segments& part) -> Range {
     return {std::min(part.bytes(), k * call.room), std::min(part.bytes(), (k + 1) * call.room)};

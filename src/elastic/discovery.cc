@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxMistakes = 4;
 constexpr size_t kMaxName = 255;  // of a host in the DNS
 constexpr int kMaxSlots = 4096;
-constexpr size_t kMaxShown = 80;  // of a wrong line
+constexpr size_t kMaxShown = 80;  // of an invalid line
 
 bool is_blank(char letter) {
   return letter == ' ' || letter == '\t' || letter == '\r' || letter == '\v' || letter == '\f';
@@ -35,12 +35,12 @@ bool is_name(std::string_view text) {
   auto may_be = [](char letter) {
     return is_letter_or_digit(letter) || std::string_view("._-@").find(letter) != std::string_view::npos;
   };
-  // A name with a dash in front would be an option of ssh.
+  // ssh would take a name that starts with a dash as an option.
   return !text.empty() && text.size() <= kMaxName && text.front() != '-' &&
          std::all_of(text.begin(), text.end(), may_be);
 }
 
-// Roughly: what is none in spite of this fails where it is used. A zone may follow a %.
+// A rough check: other errors are found when the address is used. A zone may follow a %.
 bool is_ipv6(std::string_view text) {
   std::string_view address = text.substr(0, text.find('%'));
   bool has_zone = address.size() < text.size();
@@ -51,14 +51,14 @@ bool is_ipv6(std::string_view text) {
          std::all_of(address.begin(), address.end(), may_be) && (!has_zone || is_name(text.substr(address.size() + 1)));
 }
 
-// Control characters and bytes that are no ASCII would spoil the terminal.
+// Control characters and non-ASCII bytes would disturb the terminal.
 std::string shown(std::string_view line) {
   std::string text(line.substr(0, kMaxShown));
   for (char& letter : text) letter = letter >= ' ' && letter <= '~' ? letter : '?';
   return line.size() > kMaxShown ? text + "..." : text;
 }
 
-// Nothing when the line is no host; `why` says so.
+// Empty if the line is not a host; `why` has the reason.
 std::optional<HostSlots> parse_line(std::string_view line, int default_slots, std::string_view& why) {
   std::string_view name = line, slots;
   bool has_slots = false;
@@ -70,7 +70,7 @@ std::optional<HostSlots> parse_line(std::string_view line, int default_slots, st
     has_slots = !slots.empty();
     if (!is_ipv6(name)) return why = "has no IPv6 address in its brackets", std::nullopt;
     if (has_slots && slots.front() != ':')
-      return why = "has something other than :slots behind the address", std::nullopt;
+      return why = "has something other than :slots after the address", std::nullopt;
     if (has_slots) slots.remove_prefix(1);
   } else if (!is_ipv6(line)) {
     size_t colon = line.find(':');
@@ -81,7 +81,7 @@ std::optional<HostSlots> parse_line(std::string_view line, int default_slots, st
   }
   if (!has_slots) return HostSlots{std::string(name), default_slots};
   std::optional<int> count = read_number<int>(trimmed(slots));
-  if (!count || *count < 0 || *count > kMaxSlots) return why = "has a number of slots that is none", std::nullopt;
+  if (!count || *count < 0 || *count > kMaxSlots) return why = "has an invalid number of slots", std::nullopt;
   return HostSlots{std::string(name), *count};
 }
 
@@ -135,14 +135,14 @@ Discovery::Step Discovery::next_step(TimePoint now, std::vector<Say>& said) {
   if (killed_ || now < timer_) return Step::nothing;
   if (now >= limit) {
     killed_ = true;
-    timer_ = kNever;  // its end comes next
+    timer_ = kNever;  // the process will end next
     return Step::kill;
   }
   timer_ = limit;
   if (!std::exchange(said_slow_, true)) {
-    said.push_back(
-        {LogLevel::warning, fmt::format("the host discovery script takes longer than {:.1f} s; it may take {:.1f} s",
-                                        seconds_of(settings_.slow), seconds_of(settings_.limit))});
+    said.push_back({LogLevel::warning,
+                    fmt::format("the host discovery script has been running for {:.1f} s; the limit is {:.1f} s",
+                                seconds_of(settings_.slow), seconds_of(settings_.limit))});
   }
   return Step::nothing;
 }
@@ -182,7 +182,7 @@ void Discovery::report_failure(const Run& run, Outcome& outcome) {
   }
   if (!is_first) return;
   outcome.said.push_back(
-      {LogLevel::warning, fmt::format("the host discovery script {}; the hosts stay as they are", how)});
+      {LogLevel::warning, fmt::format("the host discovery script {}; the hosts are unchanged", how)});
 }
 
 void Discovery::report_mistakes(const DiscoveryAnswer& answer, Outcome& outcome) {

@@ -11,7 +11,7 @@
 namespace hvd::elastic {
 namespace {
 
-constexpr size_t kMaxReasons = 16;  // in one message; a list that flaps for days must not fill the memory
+constexpr size_t kMaxReasons = 16;  // in one message; hosts that come and go for days must not use up the memory
 
 std::string end_of(const WorkerExited& event) {
   if (event.signal != 0) return fmt::format("was killed by signal {}", event.signal);
@@ -22,7 +22,7 @@ std::string end_of(const WorkerExited& event) {
 
 Driver::Driver(const Settings& settings, TimePoint now)
     : settings_(settings), hosts_(settings_.back_off, settings_.seed), now_(now) {
-  settle();  // the wait for hosts begins; its Say comes with the actions of the first event
+  settle();  // the wait for hosts begins; its Say is returned with the actions of the first event
 }
 
 void Driver::on(const Event& event, TimePoint now, std::vector<Action>& actions) {
@@ -53,13 +53,14 @@ void Driver::heard(const WorkerReady& event) {
   Worker* worker = find(event.id);
   if (worker == nullptr) {
     uint64_t id = static_cast<uint64_t>(event.id);
-    say(LogLevel::info, fmt::format("worker {} asks for a place, but was given up: it is told to leave", id));
-    act(LeaveWorker{event.id, "the job has gone on without this worker"});
+    say(LogLevel::info,
+        fmt::format("worker {} asks for a place, but the job has continued without it: telling it to leave", id));
+    act(LeaveWorker{event.id, "the job has continued without this worker"});
     return;
   }
   if (worker->is(WorkerState::stopping)) return;
   if (worker->is(WorkerState::leaving)) {
-    act(LeaveWorker{event.id, "it has been told so before"});
+    act(LeaveWorker{event.id, "it was told to leave before"});
     return;
   }
   if (event.lost_rank) accuse(*worker, *event.lost_rank);
@@ -92,12 +93,12 @@ void Driver::heard(const WorkerExited& event) {
   }
   bool has_finished = success && worker->is(WorkerState::busy);
   if (worker->going && !has_finished) {
-    say(LogLevel::info, name_of(*worker) + " has left, as it had said");
+    say(LogLevel::info, name_of(*worker) + " has left as announced");
     hosts_.rest(worker->host, now_, settings_.leave_hold);
     remove(event.id);
     return;
   }
-  // A success ends the job: of a worker that was at work, or of a script that never asks for a place.
+  // A success ends the job: of a worker that was training, or of a script that never asks for a place.
   if (has_finished || (success && worker->is(WorkerState::starting) && generation_ == Generation{0})) {
     say(LogLevel::info, name_of(*worker) + " has finished: the job ends when the others do");
     phase_ = Phase::finishing;
@@ -133,7 +134,7 @@ void Driver::heard(const StartFailed& event) {
   } else if (!worker->is_ending()) {
     Duration rest = hosts_.failed(worker->host, now_);
     last_failure_ = fmt::format("{} could not be started: {}", name_of(*worker), event.reason);
-    say(LogLevel::warning, fmt::format("{}; the host is tried again in {:.1f} s", last_failure_, seconds_of(rest)));
+    say(LogLevel::warning, fmt::format("{}; retrying the host in {:.1f} s", last_failure_, seconds_of(rest)));
   }
   remove(event.id);
 }
@@ -149,8 +150,8 @@ void Driver::heard(const HostLost& event) {
   for (const Worker& worker : there) {
     bool is_unexpected = !worker.is_ending() && !worker.going && phase_ != Phase::failing;
     if (is_unexpected && !settings_.is_static) lost(worker, "is lost with its host");
-    // Only its connection to the launcher may be lost.
-    if (worker.is(WorkerState::ready)) act(LeaveWorker{worker.id, "its host is lost to the job: " + event.reason});
+    // Perhaps only its connection to the launcher is lost.
+    if (worker.is(WorkerState::ready)) act(LeaveWorker{worker.id, "the launcher has lost its host: " + event.reason});
     remove(worker.id);
   }
 }
@@ -182,7 +183,7 @@ void Driver::add_reason(std::string reason) {
 }
 
 void Driver::leave(Worker& worker, std::string reason) {
-  say(LogLevel::info, fmt::format("{} is told to leave: {}", name_of(worker), reason));
+  say(LogLevel::info, fmt::format("telling {} to leave: {}", name_of(worker), reason));
   act(LeaveWorker{worker.id, std::move(reason)});
   worker.state = WorkerState::leaving;
   worker.since = now_;
@@ -204,7 +205,7 @@ void Driver::fail(std::string reason, int exit_code) {
   }
 }
 
-// A static job decides one thing, when to end, and its summary tells that.
+// A static job decides only when to end, and its summary reports that.
 void Driver::say(LogLevel level, std::string text) {
   if (!settings_.is_static) actions_.emplace_back(Say{level, std::move(text)});
 }

@@ -1,6 +1,5 @@
-// What the driver hears and what it asks for. The launcher (or a Python host, through the C ABI) turns what
-// happens to its processes into events, and does what the actions say, in their order.
-// Thread rule: plain values.
+// Inputs and outputs of the driver. The launcher (or a Python host, through the C ABI) turns what happens to its
+// processes into events, and carries out the actions in order. Thread rule: plain values.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace hvd::elastic {
 
-enum class WorkerId : uint64_t {};  // one process; given by the driver, never used twice. In a static job: its rank
+enum class WorkerId : uint64_t {};  // one process; assigned by the driver, never reused. In a static job: its rank
 
 struct HostSlots {
   std::string name;
@@ -25,44 +24,44 @@ struct HostSlots {
 // Events.
 
 struct HostsDiscovered {
-  std::vector<HostSlots> hosts;  // all that there are now, each once
+  std::vector<HostSlots> hosts;  // all current hosts, each once
 };
 
 // A worker is connected and asks for its next place: for the first time, or because its world ended.
 struct WorkerReady {
   WorkerId id{};
-  // The rank of its last generation whose heartbeats stopped, if that was the end of it. One that is accused so and
-  // does not ask itself soon is stopped; the others wait for anybody else until `regroup_grace` has passed. A
-  // connection that closed is no reason: that worker has died, and its end is reported, or it has begun to re-form
-  // before this one.
+  // The rank of its last generation whose heartbeats stopped, if that ended the generation. If that worker does not
+  // report soon itself, it is stopped; for any other worker the job waits until `regroup_grace` has passed. A closed
+  // connection is not given here: either the worker has died, which is reported separately, or it re-forms earlier than
+  // this one.
   std::optional<int> lost_rank = {};
 };
 
 struct WorkerExited {
   WorkerId id{};
   int code = 0;              // of exit()
-  int signal = 0;            // or what killed it
-  bool was_stopped = false;  // by its host. If the driver did not ask for that, the host ends by itself
+  int signal = 0;            // or the signal that killed it
+  bool was_stopped = false;  // by its host. If the driver did not request it, the host is shutting down
 };
 
-// The worker has told why it is about to end.
+// The worker has reported why it is about to end.
 struct WorkerReported {
   WorkerId id{};
-  std::optional<int> awaited = {};  // the rank that, as this one says, is about to end as well; may be its own
+  std::optional<int> awaited = {};  // the rank that this report expects to end as well; may be its own
 };
 
-// The worker will go at its next commit (SIGTERM: its machine is taken away).
+// The worker will leave at its next commit (SIGTERM: its machine is being taken away).
 struct WorkerLeaving {
   WorkerId id{};
   std::string reason;
 };
 
-struct StartFailed {  // there is no process
+struct StartFailed {  // no process was created
   WorkerId id{};
   std::string reason;
 };
 
-// Nothing is known of the host any more. Its workers count as dead; no WorkerExited is needed for them.
+// The host is unreachable. Its workers count as dead; no WorkerExited is needed for them.
 struct HostLost {
   std::string host;
   std::string reason;
@@ -73,7 +72,7 @@ struct StopJob {  // by the user
   int exit_code = 1;
 };
 
-struct Timer {};  // next_timer() has come; harmless at any other time
+struct Timer {};  // next_timer() has been reached; harmless at any other time
 
 using Event = std::variant<HostsDiscovered, WorkerReady, WorkerExited, WorkerReported, WorkerLeaving, StartFailed,
                            HostLost, StopJob, Timer>;
@@ -83,24 +82,24 @@ using Event = std::variant<HostsDiscovered, WorkerReady, WorkerExited, WorkerRep
 struct StartWorker {
   WorkerId id{};
   std::string host;
-  int slot = 0;  // of the host; no other living worker has it
+  int slot = 0;  // of the host; no other running worker has it
 };
 
-// End the process, politely first. WorkerExited must follow, also for one whose start is still under way.
+// End the process, first with SIGTERM. WorkerExited must follow, even if it is still being started.
 struct StopWorker {
   WorkerId id{};
 };
 
-// Static jobs: end everything on all hosts, politely first, also what workers have left behind. WorkerExited must
-// follow for each worker, or StartFailed, or HostLost.
+// Static jobs: end everything on all hosts, first with SIGTERM, including processes that workers have left behind. Each
+// worker must be followed by WorkerExited, StartFailed, or HostLost.
 struct StopAll {};
 
-enum class HostChange { removed = 1, added = 2, mixed = 3 };  // as the workers' Python side numbers them
+enum class HostChange { removed = 1, added = 2, mixed = 3 };  // the numbers that the workers' Python code uses
 
 struct NotifyWorkers {
-  std::vector<WorkerId> ids;  // the ranks of the present generation
+  std::vector<WorkerId> ids;  // the ranks of the current generation
   HostChange change = HostChange::added;
-  double timestamp = 0;  // seconds since 1970, later than that of any notice before
+  double timestamp = 0;  // seconds since 1970, later than in any earlier notice
 };
 
 struct Place {
@@ -112,14 +111,14 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// The answer to every worker in `places`: all of them have asked and wait. In a static job it comes before they start.
+// The answer to every worker in `places`: all of them have asked and wait. In a static job it precedes their start.
 struct AssignGeneration {
   Generation generation{};
-  std::vector<Place> places;     // by rank; the ranks of a host follow each other
-  std::vector<HostSlots> hosts;  // in the order of their ranks, with how many they have
+  std::vector<Place> places;     // by rank; the ranks of a host are consecutive
+  std::vector<HostSlots> hosts;  // in the order of their ranks, with their number of ranks
 };
 
-// The answer to a worker that has asked and gets no place (rank -1): it ends with exit code 0.
+// The answer to a worker that gets no place (rank -1): it ends with exit code 0.
 struct LeaveWorker {
   WorkerId id{};
   std::string reason;

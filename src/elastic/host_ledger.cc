@@ -56,14 +56,14 @@ std::string HostLedger::list(const std::vector<HostSlots>& hosts) {
   return joined(changes, ", ");
 }
 
-// Names may never come back, as those of machines in a cloud: a record that says no more than none is dropped.
+// Names may never return, such as those of cloud machines: a record without information is dropped.
 HostLedger::Record& HostLedger::record_of(const std::string& host, TimePoint now) {
   std::erase_if(records_, [&](const auto& entry) { return now - entry.second.until >= back_off_.upper; });
   return records_[host];
 }
 
 Duration HostLedger::failed(const std::string& host, TimePoint now) {
-  Record& record = record_of(host, now);  // a host that was well for as long as the longest rest is forgiven
+  Record& record = record_of(host, now);  // a host without failures for the longest rest time starts afresh
   if (record.until > now) {
     record.until = std::max(record.until, now + back_off_.lower);
     return record.until - now;

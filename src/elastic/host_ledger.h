@@ -1,5 +1,5 @@
 // The hosts of an elastic job: which are listed now, oldest first, and which get no new worker for a while because one
-// failed there. A failure is never a ban: every rest ends. Pure. Thread rule: one caller at a time.
+// failed there. A host is never banned: every rest ends. Pure. Thread rule: one caller at a time.
 #pragma once
 
 #include <map>
@@ -17,20 +17,20 @@ class HostLedger {
  public:
   HostLedger(BackOff back_off, uint64_t seed) : back_off_(back_off), seed_(seed) {}
 
-  // Hosts that stay keep their order; new ones come behind them. Returns what changed, as text ("added b:2; removed
-  // c"); empty: nothing did. What is known about failures outlives a host that comes and goes.
+  // Hosts that stay keep their order; new ones follow. Returns the changes as text ("added b:2; removed c"); empty:
+  // none. Records of failures are kept when a host is removed and added again.
   std::string list(const std::vector<HostSlots>& hosts);
 
-  // A worker failed there. Failures while the host rests are one incident, which makes the rest no shorter than the
-  // shortest from now. Returns how long it rests from now.
+  // A worker failed there. Failures while the host rests are one incident, which extends the rest to at least the
+  // shortest rest from now. Returns the time left.
   Duration failed(const std::string& host, TimePoint now);
   void rest(const std::string& host, TimePoint now, Duration time);  // without a failure
 
   const std::vector<HostSlots>& hosts() const { return hosts_; }
   bool has(std::string_view host, int slot) const;
-  TimePoint rests_until(const std::string& host) const;  // a time that is past: it does not rest
+  TimePoint rests_until(const std::string& host) const;  // a time in the past: it is not resting
   int count_slots() const;
-  size_t count_records() const { return records_.size(); }  // hosts whose past counts
+  size_t count_records() const { return records_.size(); }  // hosts with a record of failures
 
  private:
   struct Record {
@@ -43,7 +43,7 @@ class HostLedger {
   BackOff back_off_;
   uint64_t seed_;
   std::vector<HostSlots> hosts_;
-  std::map<std::string, Record> records_;  // of hosts that rest, or have not been well for long since
+  std::map<std::string, Record> records_;  // of hosts that rest, or have rested recently
 };
 
 }  // namespace hvd::elastic

@@ -18,7 +18,7 @@ struct HostMembers {
   size_t listed_at = 0;
 };
 
-// A late worker, whose generation is older, stands behind the survivors of the newest one.
+// A late worker, whose generation is older, comes after the survivors of the newest one.
 auto seniority(const Worker& worker, Generation newest) {
   bool survived = !worker.is_newcomer() && worker.generation == newest;
   return std::tuple(survived ? worker.rank : INT_MAX, worker.id);
@@ -74,7 +74,7 @@ AssignGeneration place(std::span<const Worker* const> members, const std::vector
                               .local_size = local_size});
     }
   }
-  // Ranks with the same local rank, one per host that has so many, are one row.
+  // Ranks with the same local rank, one per host that has one, form a row.
   std::map<int, int> row_sizes;
   for (Place& each : table.places) each.cross_rank = row_sizes[each.local_rank]++;
   for (Place& each : table.places) each.cross_size = row_sizes[each.local_rank];

@@ -1,6 +1,6 @@
-// What follows from the driver's state and the time. Each rule looks at all workers and acts on those it is about;
-// settle() asks all of them again until none acts. Each action moves a worker, or the job, one step towards its end or
-// into a generation, so that comes to an end.
+// What follows from the driver's state and the time. Each rule examines all workers and acts on those that it applies
+// to; settle() repeats all rules until none acts. Each action moves a worker, or the job, one step towards its end or
+// into a generation, so this terminates.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void Driver::settle() {
   if (!waits_) waiting_since_.reset();
 }
 
-// Every wait for a worker has an end.
+// Every wait for a worker is limited.
 void Driver::end_overdue() {
   std::vector<WorkerId> forgotten;
   for (Worker& worker : workers_) {
@@ -46,26 +46,26 @@ void Driver::end_overdue() {
       if (is_due(after(worker.since, settings_.stop_grace))) forgotten.push_back(worker.id);
     } else if (worker.is(WorkerState::leaving)) {
       if (!is_due(after(worker.since, settings_.leave_grace))) continue;
-      say(LogLevel::warning, name_of(worker) + " was told to leave and did not: it is stopped");
+      say(LogLevel::warning, name_of(worker) + " was told to leave and did not: stopping it");
       stop(worker);
     } else if (worker.accused) {
       if (!is_due(after(*worker.accused, settings_.accused_grace))) continue;
-      lost(worker, "fell silent and is stopped");
+      lost(worker, "fell silent and was stopped");
       stop(worker);
     } else if (worker.is(WorkerState::starting) || is_late(worker)) {
       Duration limit = worker.is(WorkerState::starting) ? time_to_come() : settings_.elastic_timeout;
       if (!is_due(after(worker.since, limit))) continue;
-      lost(worker, fmt::format("has not asked for a place for {:.0f} s and is stopped", seconds_of(limit)));
+      lost(worker, fmt::format("has not asked for a place for {:.0f} s and was stopped", seconds_of(limit)));
       stop(worker);
     }
   }
   for (WorkerId id : forgotten) {
-    say(LogLevel::warning, name_of(*find(id)) + " was stopped, but nothing was heard of its end: it is given up");
+    say(LogLevel::warning, name_of(*find(id)) + " was stopped, but its end was not reported: continuing without it");
     remove(id);
   }
 }
 
-// The training state lives in the workers: when the last that has it is gone, newcomers would begin from nothing.
+// Only workers have the training state: if all that have it are gone, new workers would start from scratch.
 void Driver::check_state_is_left() {
   auto lives = [&](const Worker& worker) {
     return !worker.is_ending() && (generation_ == Generation{0} || !worker.is_newcomer());
@@ -79,8 +79,8 @@ void Driver::check_state_is_left() {
   fail(fmt::format("no worker of generation {} is left: {}", static_cast<uint64_t>(generation_), how));
 }
 
-// Workers that ask, or are about to, and will never get a place. Those that have been in a generation are dismissed
-// when the next one has formed without them, not before: until then they have the state, and their host may come back.
+// Workers that ask, or are about to, and will never get a place. Those that have been in a generation are dismissed only
+// after the next one has formed without them: until then they have the state, and their host may return.
 void Driver::dismiss_unplaced() {
   auto dismiss = [&](Worker& worker, const std::string& reason) {
     if (worker.is(WorkerState::ready)) return leave(worker, reason);
@@ -89,7 +89,7 @@ void Driver::dismiss_unplaced() {
   };
   bool is_at_work = is_whole();
   int surplus = count_usable() - limit();
-  for (auto worker = workers_.rbegin(); worker != workers_.rend(); ++worker) {  // the youngest first
+  for (auto worker = workers_.rbegin(); worker != workers_.rend(); ++worker) {  // newest first
     if (worker->is_ending()) continue;
     bool is_outside = worker->is_newcomer() || (is_at_work && worker->is(WorkerState::ready));
     if (worker->going && worker->is(WorkerState::ready)) {
@@ -111,7 +111,7 @@ void Driver::start_missing() {
   if (!is_reset_left()) {
     if (!std::exchange(said_reset_limit_, true)) {
       say(LogLevel::warning,
-          fmt::format("the reset limit of {} is reached: no other worker is started", *settings_.reset_limit));
+          fmt::format("the reset limit of {} is reached: starting no more workers", *settings_.reset_limit));
     }
     return;
   }
@@ -123,15 +123,16 @@ void Driver::start_missing() {
       if (!is_due(hosts_.rests_until(host.name))) break;
       WorkerId id{++last_id_};
       workers_.push_back({.id = id, .host = host.name, .slot = slot, .started = now_, .since = now_});
-      say(LogLevel::info, fmt::format("worker {} is started on host {}, slot {}", last_id_, host.name, slot));
+      say(LogLevel::info, fmt::format("starting worker {} on host {}, slot {}", last_id_, host.name, slot));
       act(StartWorker{id, host.name, slot});
       room--;
     }
   }
 }
 
-// The generation works. It is interrupted only for one that can form: newcomers must have asked, and when a slot is
-// gone the others must be enough. Until then its worker is kept. One that says it will leave goes in any case.
+// The generation is running. It is interrupted only if the next one can form: new workers must have asked, and if a
+// slot is gone, enough others must remain. Until then its worker is kept. A worker that announced that it will leave
+// goes in any case.
 void Driver::announce_changes() {
   std::vector<Worker*> going, drained, joining;
   int staying = 0;
@@ -147,7 +148,7 @@ void Driver::announce_changes() {
   }
   bool are_enough = staying + static_cast<int>(joining.size()) >= settings_.min_np;
   if (!drained.empty() && !are_enough) {
-    wait(what_is_missing(settings_.min_np) + "; workers that have lost their slots are kept until then");
+    wait(what_is_missing(settings_.min_np) + "; keeping workers that have lost their slots until then");
     if (phase_ != Phase::running) return;
     drained.clear();
   }
@@ -163,9 +164,9 @@ void Driver::announce_changes() {
   if (!removed.empty() || !joining.empty()) announce(removed, joining);
 }
 
-// Newcomers come in one generation rather than in many, because each is a reset for all. The first that has asked waits
-// for those that were started together with it until they have taken twice as long as it did; for others a moment. The
-// generation works on meanwhile.
+// New workers are added in one generation rather than in several, because each one resets the job. The first that has
+// asked waits for those that were started with it until they have taken twice as long as it did; for others a short
+// time. The generation keeps running meanwhile.
 TimePoint Driver::gathers_until(const Worker& first) const {
   bool has_fellows = std::any_of(workers_.begin(), workers_.end(), [&](const Worker& worker) {
     return worker.is(WorkerState::starting) && worker.is_usable() &&
@@ -185,7 +186,7 @@ void Driver::announce(const std::vector<Worker*>& removed, const std::vector<Wor
   }
   last_timestamp_ = std::max(settings_.epoch_offset + seconds_of(now_.time_since_epoch()), last_timestamp_ + 1e-3);
   say(LogLevel::info,
-      fmt::format("generation {} is asked to re-form: {}", static_cast<uint64_t>(generation_), joined(reasons_, "; ")));
+      fmt::format("asking generation {} to re-form: {}", static_cast<uint64_t>(generation_), joined(reasons_, "; ")));
   act(NotifyWorkers{members_, change, last_timestamp_});
 }
 
@@ -194,10 +195,10 @@ void Driver::end_finishing() {
     if (worker.is_ending()) continue;
     if (worker.is(WorkerState::ready)) {
       leave(worker, "the job has finished");
-    } else if (worker.is(WorkerState::starting) || is_late(worker)) {  // the result does not need them
+    } else if (worker.is(WorkerState::starting) || is_late(worker)) {  // the result does not depend on them
       stop(worker);
     } else if (is_due(finish_by_)) {
-      lost(worker, fmt::format("has not finished {:.0f} s after the first that did, and is stopped",
+      lost(worker, fmt::format("has not finished {:.0f} s after the first worker did, and was stopped",
                                seconds_of(settings_.finish_grace)));
       stop(worker);
     }
@@ -208,7 +209,7 @@ void Driver::end_finishing() {
   }
   if (!failures_.empty()) {
     exit_code_ = 1;
-    act(Fail{"not every worker of the last generation ended well: " + joined(failures_, "; ")});
+    act(Fail{"not all workers of the last generation succeeded: " + joined(failures_, "; ")});
   }
   phase_ = Phase::finished;
   act(Finish{exit_code_});

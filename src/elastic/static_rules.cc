@@ -1,7 +1,7 @@
 // What follows in a static job: all np workers start at once, each on the slot of its rank, and the first failure ends
-// the job. If a rank is about to end that others name as the cause, or that has said itself that it failed, it is given
-// a moment to do so: stopped now, it would end by our signal. It may have been named before the first failure; and a
-// second rank that fails by itself changes nothing.
+// the job. If a rank is about to end that other ranks name as the cause, or that reported its own failure, it gets a
+// moment to do so: if stopped now, it would end by our signal. It may have been named before the first failure; a
+// second rank that fails on its own changes nothing.
 #include <utility>
 
 #include "base/joined.h"

@@ -1,4 +1,4 @@
-// One worker process as the driver knows it. Thread rule: plain value.
+// The driver's record of one worker process. Thread rule: plain value.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace hvd::elastic {
 enum class WorkerState {
   starting,  // has not asked for a place yet
   ready,     // has asked and waits
-  busy,      // was given a place; has not asked again
+  busy,      // has a place; has not asked again
   leaving,   // was told that there is no place; will end
   stopping,  // is being stopped
 };
@@ -24,12 +24,12 @@ struct Worker {
   WorkerState state = WorkerState::starting;
   TimePoint started;
   TimePoint since;                        // in this state
-  Generation generation{0};               // the last one it was in; 0: it is a newcomer
+  Generation generation{0};               // its last generation; 0: a new worker
   int rank = 0;                           // in that generation
-  bool listed = true;                     // its slot is; if not, it is drained: others go on without it when they can
-  bool going = false;                     // has said that it will leave
-  bool announced = false;                 // the present generation was notified of its coming or going
-  std::optional<TimePoint> accused = {};  // others found it silent
+  bool listed = true;                     // its slot is listed; if not, others continue without it when they can
+  bool going = false;                     // has announced that it will leave
+  bool announced = false;                 // the current generation was notified that it comes or goes
+  std::optional<TimePoint> accused = {};  // when others reported it as silent
 
   bool is_newcomer() const { return generation == Generation{0}; }
   bool is(WorkerState other) const { return state == other; }

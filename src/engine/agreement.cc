@@ -9,8 +9,8 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kLookAfterLeader = std::chrono::milliseconds(250);  // while it owes an answer
-constexpr Duration kAskLeader = std::chrono::seconds(1);               // while it owes none that we know of
+constexpr Duration kLookAfterLeader = std::chrono::milliseconds(250);  // interval while the leader owes an answer
+constexpr Duration kAskLeader = std::chrono::seconds(1);               // interval while it owes none that we know of
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
 
 bool speaks_for_several(const std::vector<std::vector<int32_t>>& below) {
@@ -76,7 +76,7 @@ void Agreement::progress_leader(std::vector<Decision>& decisions) {
   }
 }
 
-// What a rank, or a leader below, says on its way up.
+// Handles a message from a rank, or from a leader below.
 void Agreement::gather(int32_t rank, ByteView message, TimePoint now) {
   if (!coordinator_ && !aggregator_) return links_->send_up(message);
   heard_ = true;
@@ -84,11 +84,11 @@ void Agreement::gather(int32_t rank, ByteView message, TimePoint now) {
       coordinator_ ? coordinator_->receive(Rank{rank}, message, now) : aggregator_->receive(Rank{rank}, message, now);
   if (status.ok()) return;
   transport_.abort({Code::unknown,
-                    fmt::format("{} sent what no rank sends: {}", transport_.rank_name(rank), status.message()),
+                    fmt::format("{} sent an invalid message: {}", transport_.rank_name(rank), status.message()),
                     transport_.origin_of(OriginKind::internal, rank)});
 }
 
-// What the root says on its way down.
+// Handles a message from the root.
 void Agreement::spread(ByteView message, TimePoint now, std::vector<Decision>& decisions) {
   if (aggregator_) {
     if (Status status = aggregator_->follow(message, now); !status.ok()) {
@@ -121,7 +121,7 @@ void Agreement::hear(ByteView message, std::vector<Decision>& decisions) {
 
 Status Agreement::sent_nonsense(const Status& status) const {
   return {Code::unknown,
-          fmt::format("{} sent what no coordinator sends: {}", transport_.rank_name(0), status.message()),
+          fmt::format("{} sent an invalid coordinator message: {}", transport_.rank_name(0), status.message()),
           transport_.origin_of(OriginKind::internal, 0)};
 }
 
@@ -150,7 +150,7 @@ void Agreement::watch_leader(bool awaits) {
     next_warning_ = now + seconds(config_.stall_warning_time);
   }
   auto text = [&] {
-    return fmt::format("{} has not looked at the requests of {} for {:.1f} s; is it stopped?",
+    return fmt::format("{} has not read the requests of {} for {:.1f} s; is it stopped?",
                        transport_.rank_name(transport_.world_rank(0)), transport_.rank_name(world_.rank),
                        seconds_of(now - unread_since_));
   };

@@ -1,8 +1,8 @@
-// How this rank comes to decisions with the others: its place in the tree of the negotiation. Every rank has a
-// Negotiator. The ranks of a host speak to its leader through shared memory; a leader gathers what its host and the
-// hosts below say (Aggregator) and speaks to the leader above over a control link; the leader of the first host is the
-// root and decides (Coordinator). Decisions take the same way down.
-// Used by the engine. Thread rule: the thread that drives.
+// How this rank agrees on decisions with the others: its position in the tree of the negotiation. Every rank has a
+// Negotiator. The ranks of a host communicate with its leader through shared memory; a leader gathers the messages of
+// its host and of the hosts below (Aggregator) and forwards them to the leader above over a control link; the leader of
+// the first host is the root and decides (Coordinator). Decisions take the same way down. Used by the engine. Thread
+// rule: the thread that drives.
 #pragma once
 
 #include <memory>
@@ -24,32 +24,32 @@ namespace hvd {
 
 class Agreement {
  public:
-  // What the leader of a host has in a world of several.
+  // Only for the leader of a host in a world of several hosts.
   struct Node {
     HostLinks* links = nullptr;               // null: a single host, or not the leader; must outlive this
-    std::vector<std::vector<int32_t>> below;  // ranks below each child, as Coordinator and Aggregator want them
+    std::vector<std::vector<int32_t>> below;  // ranks below each child, for Coordinator and Aggregator
   };
-  // `observer` sees the negotiation at the root; it and the rest must outlive this.
+  // `observer` is called during negotiation at the root; it and the rest must outlive this.
   Agreement(const World& world, const Config& config, const CoordinatorSettings& settings, Transport& transport,
             NegotiationObserver* observer, Node node);
 
-  // `data`: the tensor, if it shall be carried (negotiation/carried.h).
+  // `data`: the tensor, if it should be carried (negotiation/carried.h).
   void announce(const Request& request, ByteView data) { negotiator_.announce(request, data); }
   void announce_shutdown(const std::string& reason, const Origin& origin) {
     negotiator_.announce_shutdown(reason, origin);
   }
 
-  // Passes on what has been announced and what has arrived; appends what has been decided.
+  // Forwards announcements and received messages; appends decisions.
   void progress(std::vector<Decision>& decisions);
-  bool has_incoming();                                                  // is there anything to pass on?
-  bool has_unread() const { return links_ && links_->has_messages(); }  // read from a link, and not passed on yet
-  // When progress() must run although nothing arrives. `awaits`: a thread here waits for a decision.
+  bool has_incoming();                                                  // is there anything to forward?
+  bool has_unread() const { return links_ && links_->has_messages(); }  // read from a link, but not forwarded yet
+  // When progress() must run even if nothing arrives. `awaits`: a thread here waits for a decision.
   TimePoint next_deadline(bool awaits = false) const;
-  // A leader that does not read is reported, and given up after the collective time-out: the coordinator explains who
-  // is missing, unless the leader is stuck. One that has read everything and says nothing gets an empty message to
-  // read, while a thread awaits a decision.
+  // Reports a leader that does not read, and gives it up after the collective time-out: the coordinator reports missing
+  // ranks, unless the leader hangs. A leader that has read everything and sends nothing gets an empty message to read,
+  // while a thread awaits a decision.
   void watch_leader(bool awaits);
-  // Tells the peers on other hosts that this rank leaves in order.
+  // Tells the peers on other hosts that this rank is leaving normally.
   void leave(TimePoint until);
   void list_descriptors(std::vector<int>& into) const {  // any thread
     if (links_) links_->list_descriptors(into);
@@ -63,7 +63,7 @@ class Agreement {
   void spread(ByteView message, TimePoint now, std::vector<Decision>& decisions);
   void hear(ByteView message, std::vector<Decision>& decisions);
   Status sent_nonsense(const Status& status) const;  // by the root
-  // Whether the leader is sent questions. Where ranks keep watch its heartbeat tells as much.
+  // Whether to send empty messages to the leader. If ranks keep watch, its heartbeat is sufficient.
   bool asks_leader() const { return !transport_.is_root() && !keeps_watch(world_, config_); }
 
   const World& world_;
@@ -72,10 +72,10 @@ class Agreement {
   Negotiator negotiator_;
   HostLinks* const links_;
   std::unique_ptr<Coordinator> coordinator_;  // root
-  std::unique_ptr<Aggregator> aggregator_;    // leaders below it with more than one rank to speak for
+  std::unique_ptr<Aggregator> aggregator_;    // leaders below the root that represent more than one rank
   Bytes outgoing_;
-  bool heard_ = false;               // since the root decided last
-  TimePoint unread_since_ = kNever;  // the leader has not read our requests since
+  bool heard_ = false;               // since the root's last decision
+  TimePoint unread_since_ = kNever;  // time since when the leader has not read our requests
   TimePoint next_warning_{};
   TimePoint next_question_{};
 };

@@ -1,5 +1,5 @@
-// The backends of one world, in the order in which they are asked: the loaded ones (HOROVOD_BACKENDS), the one that was
-// made for this world, if any, and the built-in one. Thread rule: the thread that drives.
+// The backends of one world, in order of preference: the loaded ones (HOROVOD_BACKENDS), the one created for this
+// world, if any, and the built-in one. Thread rule: the thread that drives.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace hvd {
 
-// Makes the polled backend of one world. It may use what it is given for as long as it lives.
+// Creates the polled backend of one world. It may use its arguments for its whole life.
 using MakePolled = std::function<Result<std::unique_ptr<PolledBackend>>(const BackendContext&, Transport&)>;
 
 class BackendList {
@@ -26,9 +26,9 @@ class BackendList {
                                                      ProcessSetTable& process_sets,
                                                      const MakePolled& make_polled = nullptr);
 
-  Backend* choose(const Plan& plan) const;  // null: none accepts it
+  Backend* choose(const Plan& plan) const;  // null: no backend accepts it
 
-  // For tensors on accelerators; once, before the first of them. Then any thread may ask for it; null: there is none.
+  // For tensors on accelerators; call once, before the first one. Then any thread may ask for it; null: there is none.
   using MakeDevice = std::function<std::unique_ptr<DeviceBackend>(BackendContext)>;
   void attach_device(const MakeDevice& make);
   DeviceBackend* device() const { return device_.load(std::memory_order_acquire); }
@@ -37,7 +37,7 @@ class BackendList {
   }
   bool is_device_idle() const { return device() == nullptr || device()->is_idle(); }
 
-  // Plans of the polled backend: whether there are any; makes them progress (true: one was done); fails them.
+  // Plans of the polled backend: whether there is one; lets its plans progress (true: one was done); fails them.
   bool has_polled() const { return polled_ != nullptr; }
   bool is_busy() const { return polled_ != nullptr && polled_->is_busy(); }
   bool poll() { return is_busy() && polled_->poll(); }
@@ -47,7 +47,7 @@ class BackendList {
 
  private:
   std::vector<std::unique_ptr<Backend>> backends_;
-  PolledBackend* polled_ = nullptr;  // one of them; null: there is none
+  PolledBackend* polled_ = nullptr;  // one of them; null: none
   BackendContext context_;
   std::unique_ptr<DeviceBackend> owned_device_;
   std::atomic<DeviceBackend*> device_{nullptr};

@@ -9,7 +9,7 @@ namespace {
 
 Status check_alltoall(Operation& operation, int32_t members) {
   const Request& request = operation.request;
-  if (request.shape.empty()) return {};  // the coordinator refuses scalars, on every rank alike
+  if (request.shape.empty()) return {};  // the coordinator rejects scalars, on all ranks
   int64_t rows = request.shape[0];
   if (operation.sent_rows.empty()) {
     if (rows % members != 0) {

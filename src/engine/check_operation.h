@@ -1,4 +1,4 @@
-// What can be known to be wrong with an operation without asking the other ranks. Called at submit.
+// Checks of an operation that need no other ranks. Called at submit.
 // Thread rule: any thread.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace hvd {
 
-// Also fills in what follows from the process set: its serial number, even splits, the rows of a reducescatter.
+// Also fills in data of the process set: its serial number, even splits, the rows of a reducescatter.
 Status check_operation(Operation& operation, const World& world, const ProcessSetTable& process_sets);
 
 }  // namespace hvd

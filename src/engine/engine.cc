@@ -15,18 +15,18 @@ namespace hvd {
 namespace {
 
 constexpr Duration kIdleSpin =
-    std::chrono::microseconds(30);  // the engine thread looks a little longer before it sleeps
+    std::chrono::microseconds(30);  // the engine thread polls a little longer before it sleeps
 constexpr Duration kBackSoon = std::chrono::milliseconds(1);
-// Seldom enough to cost nothing, and soon enough for peers that wait for what a rank forgot to wait for.
+// Rare enough to cost nothing, and soon enough for peers if a rank forgets to wait.
 constexpr Duration kLongestDeferral = std::chrono::milliseconds(100);
 constexpr Duration kGoodbyePatience = std::chrono::seconds(5);
-constexpr Duration kPollRound = std::chrono::milliseconds(1);  // between two looks at what a poll cannot see
+constexpr Duration kPollRound = std::chrono::milliseconds(1);  // interval to check for events that polling misses
 constexpr int kPollsPerLook = 16;
 constexpr int kPollsBeforeNaps = 1000;
 constexpr Duration kPollNap = std::chrono::microseconds(50);
 constexpr int kTurnSpins = 2000;
 
-constinit thread_local const Engine* driving_here = nullptr;  // the engine this thread drives
+constinit thread_local const Engine* driving_here = nullptr;  // the engine that this thread drives
 
 int64_t ticks_of(TimePoint time) { return time.time_since_epoch().count(); }
 
@@ -78,7 +78,7 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
   }
   bool is_join = task->operations.front().request.kind == Kind::join;
   if (is_join && joined_.exchange(true)) return has_joined(task->operations.front().request);
-  // It counts before it is added, because it may be over at once.
+  // Added to the count first, because it may finish at once.
   if (Status status = operations_->add(task); !status.ok()) {
     if (is_join) joined_.store(false);
     return status;
@@ -87,7 +87,7 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
   return {};
 }
 
-// A driver that is awake looks for new tasks by itself, and once more after it has stopped driving.
+// A driver that is awake finds new tasks by itself, and checks again after it has stopped driving.
 void Engine::wake_for_new(bool not_at_once) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (turn_.is_taken()) {
@@ -119,17 +119,18 @@ void Engine::drive(Done&& done, TimePoint until) {
     };
     if (Status status = transport_->waiter().wait_until(something, next); !status.ok()) end(status);
     if (!happened) agreement_->watch_leader(driver_waits_ && !ended_);
-    if (!happened && is_busy) transport_->waiter().answer_bell();  // polling skips the sleep, which takes the event
+    // polling skips the sleep path, which consumes the event
+    if (!happened && is_busy) transport_->waiter().answer_bell();
     if (until != kNever && Clock::now() >= until) break;
   }
   driving_here = nullptr;
   bell_answered_.store(false, std::memory_order_relaxed);
-  // A user thread that waited a moment ago is likely to be back before a bell could wake the engine thread.
+  // A user thread that waited a moment ago usually returns before a bell could wake the engine thread.
   TimePoint now = Clock::now();
   if (driver_waits_) waited_at_ = now;
   bool left_over =
       transport_->waiter().leave(now < waited_at_ + kBackSoon) || agreement_->has_unread() || backends_->is_busy();
-  // What arrived after the last look, and a deadline the engine thread does not know, are now its business.
+  // The engine thread now handles messages that arrived after the last check, and a deadline it does not know yet.
   int64_t deadline = ticks_of(next_deadline());
   if (deadline_.load(std::memory_order_relaxed) != deadline) {
     deadline_.store(deadline);
@@ -138,16 +139,16 @@ void Engine::drive(Done&& done, TimePoint until) {
   if (left_over) transport_->waiter().wake();
 }
 
-// A submitter that saw us driving did not wake anybody, so new tasks are looked for once more. The engine thread may
-// have answered a bell on our behalf after our last look at messages.
+// A submitter that saw us driving woke no thread, so check again for new tasks. The engine thread may have answered a
+// bell for us after our last check for messages.
 void Engine::stop_driving(bool waits) {
-  wake_pending_.store(false, std::memory_order_relaxed);  // a bell may have been answered by us, not the engine thread
-  turn_.give_back(waits);                                 // has a fence at its end
+  wake_pending_.store(false, std::memory_order_relaxed);  // we may have answered the bell instead of the engine thread
+  turn_.give_back(waits);                                 // ends with a fence
   if (operations_->has_new() || bell_answered_.load(std::memory_order_relaxed)) transport_->waiter().wake();
 }
 
 TimePoint Engine::sleep_until() {
-  engine_sleeps_.store(true);  // before the look at deadline_: a driver that sets it later sees this and wakes us
+  engine_sleeps_.store(true);  // before reading deadline_: a driver that sets it later sees this and wakes us
   return TimePoint(Duration(deadline_.load()));
 }
 
@@ -175,8 +176,8 @@ bool Engine::wait_for(Done&& done, TimePoint until) {
       driver_waits_ = false;
       stop_driving(true);
     } else {
-      if (operations_->has_new()) transport_->waiter().wake_driver();  // what we wait for may be among them
-      // The engine thread leaves soon when a thread waits: look a moment before sleeping.
+      if (operations_->has_new()) transport_->waiter().wake_driver();  // the operation may wait for one of them
+      // The engine thread leaves soon when a thread waits: spin for a moment before sleeping.
       for (int i = 0; i < kTurnSpins && turn_.is_taken() && !done(); i++) {
         if (world_.crowded) {
           ::sched_yield();
@@ -224,8 +225,8 @@ void Engine::run(const std::stop_token& stop) {
   }
 }
 
-// Another thread drives, and may have looked for the last time. Then one of the two sees the other, and the bell is
-// rung again.
+// Another thread drives, and may have made its last check. Then one of the two sees the other, and the bell is rung
+// again.
 void Engine::answer_for_driver(const std::stop_token& stop) {
   bell_answered_.store(true);
   if (!transport_->waiter().answer_bell_for_driver()) {
@@ -235,8 +236,8 @@ void Engine::answer_for_driver(const std::stop_token& stop) {
   }
 }
 
-// Bytes of MPI move only while it is polled: giving the core away after each look would make others wait for them. But
-// while no thread here waits, and the user's own work needs the core, it is polled only now and then.
+// MPI moves bytes only while it is polled: yielding after each poll would delay other ranks. But while no thread here
+// waits, and the user's own work needs the core, it is polled only occasionally.
 bool Engine::poll_for_a_while() {
   for (int left = world_.crowded ? 1 : kPollsPerLook; left > 0 && backends_->is_busy(); left--) {
     polls_in_vain_++;
@@ -245,7 +246,7 @@ bool Engine::poll_for_a_while() {
     return true;
   }
   if (polls_in_vain_ > kPollsBeforeNaps && backends_->is_busy() && !driver_waits_ && !has_spare_core_) {
-    std::this_thread::sleep_for(kPollNap);  // there is nothing that would wake it
+    std::this_thread::sleep_for(kPollNap);  // nothing would wake it
   }
   return false;
 }
@@ -258,10 +259,10 @@ bool Engine::progress() {
   if (leaves_alone_.load(std::memory_order_relaxed)) end({Code::unknown, "Horovod has been shut down"});
   if (gives_up_.load(std::memory_order_relaxed)) backends_->give_up({Code::unknown, "Horovod has been shut down"});
   backends_->poll();
-  // Looking at the links takes as long as sending to them; what is new goes out first.
+  // Checking the links takes as long as sending to them; new tasks are sent first.
   if (links_ != nullptr && !operations_->has_new()) links_->progress(Clock::now());
   size_t in_flight = operations_->take_new(taken_);
-  if (ended_) return false;  // what was taken has failed
+  if (ended_) return false;  // the taken tasks have failed
   for (Task* task : taken_) {
     if (Status status = check_again(*task); status.ok()) {
       announce(*task, in_flight == 1);
@@ -282,8 +283,8 @@ bool Engine::progress() {
   return true;
 }
 
-// submit() checks in its caller's thread. Whatever the driver applied between that and now counts: the other ranks take
-// an announcement on a set that this rank knows to be gone, or after its join, for a broken protocol.
+// submit() checks in its caller's thread. Plans that the driver has applied since then count: other ranks treat an
+// announcement on a set that this rank has seen removed, or after its join, as a protocol error.
 Status Engine::check_again(const Task& task) const {
   for (const Operation& operation : task.operations) {
     const Request& request = operation.request;
@@ -339,7 +340,7 @@ void Engine::execute(Plan&& plan) {
   if (tuner_) note_step(kept);
 }
 
-// The tuner counts steps: one is over when a name comes round again.
+// The tuner counts steps: a step ends when a name repeats.
 void Engine::note_step(const Plan& plan) {
   size_t bytes = 0;
   bool new_step = false;
@@ -367,7 +368,7 @@ void Engine::end(const Status& status) {
   ended_ = true;
   if (status.code() == Code::peer_lost) log_warning("{}", status.message());
   if (transport_->failed()) backends_->give_up_device(status);
-  operations_->close(status);  // before finish_all: what was added before it is ended there
+  operations_->close(status);  // before finish_all, which ends tasks added earlier
   for (const TaskRef& task : operations_->finish_all(status)) on_done(*task);
   on_done(*ending_);
 }
@@ -385,7 +386,7 @@ void Engine::on_done(Task& task) {
   }
   task.done.store(true, std::memory_order_seq_cst);
   if (task.on_done) task.on_done(task);
-  // Wake the waiters that sleep; the driver sees it by itself, unless a backend's thread finished the task.
+  // Wake sleeping waiters; the driver needs no wake-up, unless a backend's thread finished the task.
   if (turn_.waiting() > (by_driver && driver_waits_ ? 1 : 0)) turn_.wake();
   if (!by_driver) transport_->waiter().wake();
 }
@@ -406,16 +407,16 @@ Origin Engine::why_leaving() const {
 
 bool Engine::is_driven_here() const { return driving_here == this; }
 
-// Only the thread that drives may end the engine, because it may be preparing an operation. So this waits until
-// the driver has done so. A driver that waits for a rank inside a collective is made to leave it, and one that
-// waits for the root to answer to end without it.
+// Only the driving thread may end the engine, because it may be preparing an operation. So this waits until the driver
+// has done so. A driver that waits for a rank inside a collective is made to leave it, and one that waits for the
+// root's answer ends without it.
 void Engine::shutdown() {
   std::lock_guard lock(shutdown_mutex_);
   if (is_shut_down_ || !thread_.joinable()) return;
   is_shut_down_ = true;
   TimePoint patience = Clock::now() + kGoodbyePatience;
   shutdown_wanted_.store(true);
-  transport_->waiter().leave_by(patience, why_leaving());  // and wakes a thread that sleeps
+  transport_->waiter().leave_by(patience, why_leaving());  // also wakes a thread that sleeps
   if (!wait(ending_, patience)) {
     leaves_alone_.store(true);
     transport_->waiter().wake();
@@ -435,8 +436,8 @@ void Engine::shutdown() {
   turn_.end_waiting();
 }
 
-// Threads that waited are on their way out. One that waits for a backend which has to be polled drives until that is
-// done; after a while it gives up.
+// Waiting threads are returning. A thread that waits for a polled backend drives until that is done; after a while it
+// gives up.
 void Engine::take_last_turn() {
   TimePoint patience = Clock::now() + kGoodbyePatience;
   turn_.begin_waiting();

@@ -1,10 +1,10 @@
-// The engine of one rank in one generation of a world: takes operations, agrees with the other ranks on their order,
-// executes them and tells when they are done. Built for one generation; the next one gets a new engine.
+// The engine of one rank in one generation of a world: accepts operations, agrees with the other ranks on their order,
+// executes them and reports completion. Built for one generation; the next one gets a new engine.
 //
 // Waiting threads do the work. Progress is one function; the thread that runs it *drives*. The engine thread drives
 // while no thread waits; a thread in wait() drives itself, because handing over to a sleeping thread costs far more
-// than a small collective. At most one thread drives at a time; others that wait sleep until their operation is done or
-// it is their turn to drive.
+// than a small collective. At most one thread drives at a time; other waiting threads sleep until their operation is
+// done or it is their turn to drive.
 //
 // Thread rule: any thread, except where noted.
 #pragma once
@@ -35,37 +35,36 @@ namespace hvd {
 
 class Engine {
  public:
-  // Forms the engine on ranks that have met. `make_polled`: makes the backend that is asked first, for this world
-  // alone.
+  // Creates the engine for ranks that have met. `make_polled`: creates the backend that is asked first, only for this
+  // world.
   static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, WorldGroup group,
                                                 const MakePolled& make_polled = nullptr);
   ~Engine();  // ends communication on all ranks, see shutdown()
 
-  // Checks and takes the operations; with several they form a group. `wait_follows`: the caller is about to wait().
+  // Checks and queues the operations; several form a group. `wait_follows`: the caller is about to wait().
   Status submit(const TaskRef& task, bool wait_follows);
   Result<TaskRef> submit(std::vector<Operation> operations, std::function<void(const Task&)> on_done,
                          bool wait_follows);
-  // Makes sure that a thread drives what was submitted with `wait_follows` after all. `not_at_once`: the caller will
-  // wait() too, but computes something before. Where the engine thread could only take the core from that, it is left
-  // asleep until then, within limits: others may need this rank before it waits.
+  // Makes sure that a thread drives operations submitted with `wait_follows`. `not_at_once`: the caller will wait()
+  // later, after other work. If the engine thread could only run on the core that this work needs, it stays asleep
+  // until then, within limits: other ranks may need this rank before it waits.
   void wake_for_new(bool not_at_once = false);
-  // Waits until done or `until` has come. True: done.
+  // Waits until done or `until`. True: done.
   bool wait(const TaskRef& task, TimePoint until);
   // The same until all its work is on streams of its device, or it is done.
   bool wait_launched(const TaskRef& task, TimePoint until);
 
-  // Tensors on accelerators; see BackendList. The calling thread begins to submit: see DeviceBackend::begin_call().
+  // For tensors on accelerators; see BackendList. The calling thread starts to submit: see DeviceBackend::begin_call().
   void attach_device(const BackendList::MakeDevice& make);
   DeviceBackend* device() const { return backends_->device(); }
 
-  // Why this rank is about to leave; its peers are told so by shutdown(). Without it, it calls shutdown for its own
-  // reasons.
+  // Why this rank is about to leave; shutdown() tells its peers. Otherwise they only learn that it called shutdown.
   void set_departure(Origin origin);
-  // Tells all ranks, fails what is pending, and lets this rank's peers know that it leaves. When it returns, nothing
-  // uses the memory of operations any more. Takes a few seconds where others do not answer, and as long as the driver
-  // is inside a copy or a callback. Does nothing when it has been done. Not from a callback.
+  // Ends communication on all ranks, fails pending operations, and tells this rank's peers that it leaves. When it
+  // returns, the memory of operations is no longer used. Takes a few seconds if other ranks do not answer, and as long
+  // as the driver is inside a copy or a callback. Does nothing if already done. Not from a callback.
   void shutdown();
-  bool is_driven_here() const;  // by the calling thread, which is inside a callback
+  bool is_driven_here() const;  // by the calling thread, which is then inside a callback
 
   const World& world() const { return world_; }
   const Config& config() const { return config_; }
@@ -94,14 +93,14 @@ class Engine {
   void stop_driving(bool waits);
   void answer_for_driver(const std::stop_token& stop);
   bool poll_for_a_while();
-  bool progress();  // one round; true: something happened
+  bool progress();  // one round; true: there was work
   void apply(Decision& decision);
-  // Not ok: since the task was submitted, another thread has joined or the process set was removed.
+  // Not ok: after the task was submitted, another thread has joined or the process set was removed.
   Status check_again(const Task& task) const;
   void announce(const Task& task, bool is_alone);
-  void refuse(Task& task, const Status& status);  // it fails here; the other ranks never hear of it
+  void refuse(Task& task, const Status& status);  // it fails here; the other ranks do not learn of it
   void execute(Plan&& plan);
-  void end(const Status& status);  // nothing more will be agreed: fail what is pending and what comes later
+  void end(const Status& status);  // no further agreement: fails pending operations and later ones
   Origin why_leaving() const;
   TimePoint sleep_until();
   TimePoint next_deadline(bool awaits = false) const;
@@ -114,7 +113,7 @@ class Engine {
   const World world_;
   const Config config_;
   const bool has_spare_core_;
-  const bool can_defer_;  // the work of the engine thread; see wake_for_new()
+  const bool can_defer_;  // see wake_for_new()
   bool is_homogeneous_ = true;
   std::unique_ptr<Transport> transport_;
   const std::shared_ptr<OperationTable> operations_ = std::make_shared<OperationTable>();
@@ -123,36 +122,36 @@ class Engine {
   std::unique_ptr<BackendList> backends_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<CarriedAllreduces> carried_;  // null: this world carries none
-  std::unique_ptr<HostLinks> links_;            // of a host's leader, where there are several hosts
+  std::unique_ptr<HostLinks> links_;            // of a host's leader, in worlds of several hosts
 
-  // Of the driving thread.
+  // Used by the driving thread.
   std::unique_ptr<Agreement> agreement_;
   std::unique_ptr<Tuner> tuner_;         // root only, while tuning
   std::vector<std::string> step_names_;  // names executed since the tuner's step began, sorted
   std::vector<Decision> decisions_;
   std::vector<Task*> taken_;
   bool shutdown_announced_ = false;
-  bool join_announced_ = false;  // and this rank's join is not over
+  bool join_announced_ = false;  // and this rank's join has not ended
   bool ended_ = false;
   bool driver_waits_ = false;  // the driver is in wait(), not the engine thread
   int polls_in_vain_ = 0;
-  TimePoint waited_at_{};  // when the last such driver left
+  TimePoint waited_at_{};  // when the last driver in wait() left
 
   Turn turn_;                               // to drive
-  std::atomic<bool> wake_pending_{false};   // the engine thread was woken and has not looked yet
+  std::atomic<bool> wake_pending_{false};   // the engine thread was woken and has not checked yet
   std::atomic<bool> bell_answered_{false};  // by the engine thread while another thread drove
   std::atomic<bool> engine_sleeps_{false};
-  std::atomic<int64_t> deadline_{0};    // when a thread must drive although nothing happens; of the last driver
+  std::atomic<int64_t> deadline_{0};    // when a thread must drive even without an event; set by the last driver
   mutable std::mutex departure_mutex_;  // guards departure_
   Origin departure_{.kind = OriginKind::shutdown};
   std::atomic<bool> shutdown_wanted_{false};
-  std::atomic<bool> leaves_alone_{false};  // end without the others, which do not answer
-  std::atomic<bool> gives_up_{false};      // what a backend has not finished
+  std::atomic<bool> leaves_alone_{false};  // end without the other ranks, which do not answer
+  std::atomic<bool> gives_up_{false};      // on plans that a backend has not finished
   std::mutex shutdown_mutex_;              // one shutdown at a time
   bool is_shut_down_ = false;              // guarded by shutdown_mutex_
   std::atomic<bool> joined_{false};        // between the submission of a join and its end
   TaskRef ending_ = make_task(0);          // done once end() has run
-  std::unique_ptr<Watch> watch_;           // null: this world keeps none
+  std::unique_ptr<Watch> watch_;           // null: not needed in this world
   std::jthread thread_;                    // last: it uses all of the above
 };
 

@@ -1,4 +1,4 @@
-// How an engine comes to be, and its timeline; engine.cc is what it does.
+// Construction of an engine, and its timeline; engine.cc has its operation.
 #include <fmt/core.h>
 
 #include "base/log.h"
@@ -29,12 +29,11 @@ Status Engine::open(WorldGroup group, const MakePolled& make_polled) {
   transport_ = std::move(*transport);
   if (world_.local_rank == 0)
     log_info("{} on {} {}", world_.local_size == 1 ? "1 rank" : fmt::format("{} ranks", world_.local_size), world_.host,
-             world_.crowded ? "must share cores: a rank that waits yields"
-                            : "can each have a core: a rank that waits spins");
+             world_.crowded ? "must share cores: waiting ranks yield" : "can each have a core: waiting ranks spin");
   if (Status status = attach_mesh(group); !status.ok()) return status;
   auto node = make_node(group);
   if (!node.ok()) return node.status();
-  // Before the backends are loaded, which may take long and may lose a rank.
+  // Before loading the backends, which may take long and may lose a rank.
   if (keeps_watch(world_, config_)) {
     WatchSettings limits{.heartbeat = seconds(config_.heartbeat_time), .silence = seconds(config_.silence_time)};
     watch_ = std::make_unique<Watch>(*transport_, links_.get(), limits);

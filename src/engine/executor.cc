@@ -89,7 +89,7 @@ Status Executor::run(Plan&& plan) {
   return status;
 }
 
-// The plan's operations on this rank, in the plan's order.
+// Collects the plan's operations on this rank, in the plan's order.
 bool Executor::collect(Execution& execution) {
   const Plan& plan = execution.plan;
   operations_.find(plan, execution.places);
@@ -99,7 +99,7 @@ bool Executor::collect(Execution& execution) {
       execution.operations.push_back(execution.places[i]->operation);
     } else if (plan.error == Code::ok && request.kind == Kind::allreduce &&
                process_sets_.is_member(request.process_set)) {
-      stand_in(execution, request);  // this rank has joined; else the set, or the error, concerns others
+      stand_in(execution, request);  // this rank has joined; otherwise the set, or the error, concerns other ranks
     }
   }
   std::erase(execution.places, nullptr);
@@ -126,7 +126,7 @@ void Executor::stand_in(Execution& execution, const Request& request) {
   execution.stand_ins.push_back(std::move(task));
 }
 
-// Everything that must be known before a backend runs.
+// Exchanges and allocates everything that a backend needs.
 Status Executor::prepare(Execution& execution) {
   const Request& request = execution.plan.first();
   Collectives& collectives = process_sets_.collectives(request.process_set);

@@ -1,6 +1,6 @@
 // Runs plans on this rank: finds the operations, exchanges sizes that only the other ranks know, allocates outputs, and
 // starts the backend that accepts the plan. Thread rule: the thread that drives, except that a backend may finish a
-// plan on a thread of its own.
+// plan on its own thread.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace hvd {
 
 class Executor {
  public:
-  // What it works with; all of it outlives the executor.
+  // Dependencies; all outlive the executor.
   struct Parts {
     Transport& transport;
     OperationTable& operations;
@@ -29,28 +29,28 @@ class Executor {
     BackendList& backends;
     const Recorder& recorder;
   };
-  // `on_done` is called for every task that is done, by the thread that finished it; `on_launched` whenever all work of
-  // a plan is on a stream of its device.
+  // `on_done` is called for every finished task, by the thread that finished it; `on_launched` when all work of a plan
+  // is on a stream of its device.
   Executor(const Parts& parts, std::function<void(Task&)> on_done, std::function<void()> on_launched = nullptr);
 
-  // Executes one plan, or hands it to a backend that finishes it later. Not ok: the world has failed.
+  // Executes one plan, or passes it to a backend that finishes it later. Not ok: the world has failed.
   Status run(Plan&& plan);
-  // Waits until no backend holds a plan of this rank any more.
+  // Waits until no backend has a plan of this rank any more.
   void drain();
 
  private:
-  // A plan under way: what must stay until its backend is done.
+  // A plan in progress, with everything that must stay valid until its backend is done.
   struct Execution {
     Plan plan;
-    std::vector<Task::Place*> places;    // of its tensors; null: this rank has none of that name
-    std::vector<Operation*> operations;  // those, and the stand-ins
+    std::vector<Task::Place*> places;    // of its tensors; null: this rank has no operation of that name
+    std::vector<Operation*> operations;  // including stand-ins
     std::vector<TaskRef> stand_ins;      // zeros that a joined rank contributes
-    std::vector<TaskRef> done;           // by the end of the plan
+    std::vector<TaskRef> done;           // at the end of the plan
     Recorder::Execution recording;
-    std::atomic<int32_t> is_under_way{0};  // set by the driver, cleared by the thread that finishes it
+    std::atomic<int32_t> is_under_way{0};  // set by the driver, cleared by the thread that finishes the plan
   };
 
-  bool collect(Execution& execution);  // false: this rank has no part in the plan
+  bool collect(Execution& execution);  // false: this rank does not take part in the plan
   void stand_in(Execution& execution, const Request& request);
   Status prepare(Execution& execution);
   void start(Execution& execution);
@@ -66,7 +66,7 @@ class Executor {
   const Recorder& recorder_;
   std::function<void(Task&)> on_done_;
   std::function<void()> on_launched_;
-  std::vector<std::unique_ptr<Execution>> executions_;  // under way, or ready for another plan
+  std::vector<std::unique_ptr<Execution>> executions_;  // in progress, or ready to be reused
 };
 
 }  // namespace hvd

@@ -8,11 +8,11 @@
 namespace hvd {
 namespace {
 
-// Few and coarse: some twenty measurements do not tell more. None switches a dimension off for good.
+// Few and coarse: some twenty measurements do not support more. No value turns a dimension off completely.
 constexpr double kLengths[] = {0.25, 0.5, 1, 2};
 constexpr double kStartLength = 0.5;
 constexpr double kNoiseShares[] = {0.001, 0.01, 0.1, 1};
-constexpr double kJitter = 1e-8;  // keeps the covariances invertible when a point is measured twice without noise
+constexpr double kJitter = 1e-8;  // keeps the covariances invertible if a point is measured twice without noise
 
 }  // namespace
 
@@ -31,7 +31,7 @@ GaussianProcess::GaussianProcess(Eigen::MatrixXd points, const Eigen::VectorXd& 
   scale_ = deviation > 0 ? deviation : 1;
   values_ = (values.array() - mean_) / scale_;
 
-  // The lengths and the noise under which the values are most likely, searched one after the other.
+  // The lengths and the noise that maximise the likelihood of the values, optimised one after another.
   Model best{.lengths = Eigen::VectorXd::Constant(points_.rows(), kStartLength), .noise = noise};
   double best_likelihood = fit(best);
   auto try_model = [&](const Model& model) {
@@ -78,7 +78,7 @@ double GaussianProcess::fit(const Model& model) {
   return -values_.dot(weights_) / 2 - covariances_.matrixLLT().diagonal().array().log().sum();
 }
 
-// Matern 5/2: smooth, but not so smooth that a bump far away is ruled out.
+// Matern 5/2: smooth, but still allows a distant bump.
 double GaussianProcess::covariance(const Eigen::VectorXd& a, const Eigen::VectorXd& b) const {
   double distance = std::sqrt(5.0) * ((a - b).array() / lengths_.array()).matrix().norm();
   return (1 + distance + distance * distance / 3) * std::exp(-distance);

@@ -1,6 +1,5 @@
-// Regression with a Gaussian process: what a noisy function is likely to be where it has not been measured. The tuner
-// fits a new one after each sample.
-// Thread rule: immutable once built.
+// Regression with a Gaussian process: estimates a noisy function where it has not been measured. The tuner fits a new
+// one after each sample. Thread rule: immutable once built.
 #pragma once
 
 #include <Eigen/Cholesky>
@@ -13,24 +12,24 @@ struct Prediction {
   double deviation = 0;
 };
 
-// How much above `best` a value drawn from the prediction is on average, counting a value below as nothing.
+// The expected amount by which a value drawn from the prediction exceeds `best`; values below count as zero.
 double expected_improvement(const Prediction& prediction, double best);
 
 class GaussianProcess {
  public:
-  // Each column of `points` is a place in the unit cube and `values` has what was measured there. `noise` is the
-  // most that is taken for the variance of a measurement, as a share of the variance of `values`.
+  // Each column of `points` is a point in the unit cube, and `values` has the measurements there. `noise` is the
+  // maximum variance of a measurement, as a share of the variance of `values`.
   GaussianProcess(Eigen::MatrixXd points, const Eigen::VectorXd& values, double noise);
 
   Prediction at(const Eigen::VectorXd& point) const;
 
  private:
   struct Model {
-    Eigen::VectorXd lengths;  // for each dimension, how far apart two points begin to be unrelated
+    Eigen::VectorXd lengths;  // per dimension: the distance at which two points become nearly independent
     double noise = 0;
   };
 
-  double fit(const Model& model);  // returns the logarithm of its likelihood, but for a constant
+  double fit(const Model& model);  // returns the log likelihood up to a constant
   double covariance(const Eigen::VectorXd& a, const Eigen::VectorXd& b) const;
 
   Eigen::MatrixXd points_;

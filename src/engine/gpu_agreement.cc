@@ -76,7 +76,7 @@ Status agree_on_gpus(Engine& engine, const Config& config) {
   bool wants_torus = config.hierarchical_allreduce.value_or(false) || config.torus_allreduce.value_or(false);
   std::vector<GpuOffer> offers;
   Status gathered = gather(engine, gpu_offer(found, config.gpu_operations, wants_torus), offers);
-  if (!gathered.ok()) return {};  // the world has failed, and the next operation says why
+  if (!gathered.ok()) return {};  // the world has failed, and the next operation reports why
   GpuDecision decision = decide_on_nccl(offers);
   if (decision.is_error) {
     return {Code::unknown,

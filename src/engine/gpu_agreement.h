@@ -1,5 +1,5 @@
-// At init the ranks agree on how GPU tensors travel: with NCCL if every rank can, else through host memory, which the
-// frameworks' adapters do. Thread rule: called once, by the thread in hvd_init.
+// At init the ranks agree how to transfer GPU tensors: with NCCL if every rank can use it, else through host memory,
+// which the frameworks' adapters do. Thread rule: called once, by the thread in hvd_init.
 #pragma once
 
 #include "backends/nccl/libraries.h"
@@ -13,7 +13,7 @@ class Engine;
 LibraryPlaces library_places(const Config& config);
 // Not ok: this process has lost its GPU, and must not become part of a world again.
 Status check_gpus();
-// Collective. Not ok: a rank insists on NCCL (HOROVOD_GPU_OPERATIONS=nccl), and another cannot use it.
+// Collective. Not ok: a rank requires NCCL (HOROVOD_GPU_OPERATIONS=nccl), and another cannot use it.
 Status agree_on_gpus(Engine& engine, const Config& config);
 
 }  // namespace hvd

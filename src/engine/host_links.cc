@@ -85,7 +85,7 @@ void HostLinks::leave(TimePoint until) {
     std::vector<pollfd> unsent;
     each([&](ControlLink& link) {
       if (link.is_over()) return;
-      (void)link.progress(now);  // it is over either way
+      (void)link.progress(now);  // the link has ended in any case
       if (!link.is_over() && link.has_unsent()) unsent.push_back({link.descriptor(), POLLOUT, 0});
     });
     if (unsent.empty() || now >= until) return;

@@ -1,7 +1,7 @@
 // The control links of a host's leader: to the leader above and to those below in the tree of hosts. Moves their bytes
-// and tells the transport when a peer is lost or reports a failure; what fails here is spread to all of them.
-// Thread rule: the thread that drives (Agreement), and the watch, which keeps them going while the driver is busy; of
-// the two only the driver sends and receives.
+// and tells the transport when a peer is lost or reports a failure; a failure here is sent to all of them. Thread rule:
+// the thread that drives (Agreement), and the watch, which keeps the links going while the driver is busy; of the two
+// only the driver sends and receives.
 #pragma once
 
 #include <memory>
@@ -29,15 +29,15 @@ class HostLinks {
 
   void progress(TimePoint now);
   bool has_messages() const;
-  TimePoint next_deadline() const;  // of what could not be sent
-  TimePoint next_beat() const;      // of a heartbeat, ours or a peer's
+  TimePoint next_deadline() const;  // for unsent data
+  TimePoint next_beat() const;      // for heartbeats, ours or a peer's
 
   bool is_root() const { return parent_ == nullptr; }
   void send_up(ByteView message);
   void send_down(ByteView message);
   bool receive_down(ByteView& message) { return parent_ != nullptr && receive(*parent_, message); }
   template <class Visit>
-  void receive_up(Visit&& visit) {  // visit(rank, message) for all that has come from below
+  void receive_up(Visit&& visit) {  // visit(rank, message) for all messages from below
     ByteView message;
     for (Child& child : children_) {
       while (receive(*child.link, message)) visit(child.rank, message);
@@ -48,13 +48,13 @@ class HostLinks {
     each([&](const ControlLink& link) { into.push_back(link.descriptor()); });
   }
 
-  // Tells the peers of the failure if there was one, and that the end of the links is none; waits until all that was
-  // sent has left.
+  // Tells the peers about the failure, if there was one, and that the end of the links is not a failure; waits until
+  // everything has been sent.
   void leave(TimePoint until);
 
  private:
   HostLinks(Transport& transport, std::unique_ptr<ControlLink> parent, std::vector<Child> children);
-  // With the mutex held.
+  // Requires the mutex.
   void progress(ControlLink& link, TimePoint now);
   void spread_failure();
   bool receive(ControlLink& link, ByteView& message) {

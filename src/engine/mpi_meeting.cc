@@ -11,8 +11,8 @@
 namespace hvd {
 namespace {
 
-// What every rank tells of itself, and what rank 0 and the leader of a host tell the others. Plain memory: the ranks of
-// an MPI job run the same library on the same kind of machine.
+// The record of every rank, and the answer of rank 0 and of the leader of a host. Plain memory: the ranks of an MPI job
+// run the same library on the same kind of machine.
 struct Seat {
   int32_t leader;      // the lowest rank of the host
   int32_t local_rank;  // among the ranks of the host
@@ -42,7 +42,7 @@ Status write(char (&field)[size], std::string_view text, const char* what) {
 std::string addresses_of(const StoreServer& store) {
   std::string text;
   for (const Endpoint& endpoint : store.endpoints()) {
-    if (endpoint.address.ip.is_link_local()) continue;  // means nothing to other hosts
+    if (endpoint.address.ip.is_link_local()) continue;  // meaningless on other hosts
     text += (text.empty() ? "" : ",") + to_text(endpoint.address.ip);
   }
   return text;
@@ -82,7 +82,7 @@ class Meeting {
     config().size = comm_.size;
     config().local_rank = host->rank;
     config().local_size = host->size;
-    // Hosts are numbered by their lowest ranks; those without this local rank do not count.
+    // Hosts are numbered by their lowest ranks; hosts without this local rank do not count.
     auto is_across = [&](const Seat& seat) { return seat.local_rank == mine.local_rank; };
     config().cross_size = static_cast<int32_t>(std::count_if(seats.begin(), seats.end(), is_across));
     config().cross_rank = static_cast<int32_t>(std::count_if(
@@ -109,7 +109,7 @@ class Meeting {
     return {};
   }
 
-  // On rank 0. A world of one host needs a name alone; between hosts a key, and a place to meet.
+  // On rank 0. A world of one host needs only a name; several hosts also need a key and a rendezvous.
   Status prepare(RootWord& word) {
     auto name = Key::random();
     if (!name.ok()) return name.status();

@@ -1,6 +1,6 @@
-// How the ranks of a world meet over MPI: it gives the rank and host of each, and carries the job's key and where rank
-// 0 hosts the store. From there on everything goes as if the launcher had told. Blocks, with a deadline. Thread rule:
-// any thread.
+// How the ranks of a world meet over MPI: it provides the rank and host of each, and transfers the job's key and the
+// address of the store on rank 0. After that everything continues as if the launcher had set the variables. Blocks,
+// with a deadline. Thread rule: any thread.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 namespace hvd {
 
 struct MpiMeeting {
-  Config config;  // with place, host, job, key and rendezvous filled in
+  Config config;  // with ranks, host, job, key and rendezvous filled in
   Generation generation{0};
   std::shared_ptr<StoreServer> store;  // rank 0 of a world of several hosts
 };

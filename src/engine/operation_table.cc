@@ -8,7 +8,7 @@
 namespace hvd {
 namespace {
 
-constexpr int kSlotBits = 24;  // more handles at a time than anybody holds
+constexpr int kSlotBits = 24;  // more simultaneous handles than any caller holds
 constexpr int64_t kMostSlots = (int64_t{1} << kSlotBits) - 1;
 constexpr int64_t kMostTurns = int64_t{1} << (62 - kSlotBits);
 
@@ -18,7 +18,7 @@ size_t OperationTable::hash_of(int32_t process_set, std::string_view name) {
   return std::hash<std::string_view>()(name) ^ static_cast<size_t>(process_set) * 0x9e3779b97f4a7c15ull;
 }
 
-// ---- the names in flight: chains through the places of the tasks ----
+// ---- the names in flight: chains through the tasks ----
 
 Task::Place* OperationTable::find_place(size_t hash, int32_t process_set, std::string_view name) const {
   for (Task::Place* place = buckets_[hash & (buckets_.size() - 1)]; place != nullptr; place = place->next) {
@@ -88,7 +88,7 @@ TaskRef OperationTable::find(int64_t handle) const {
 }
 
 void OperationTable::release(int64_t handle) {
-  TaskRef task;  // given back after the lock is gone
+  TaskRef task;  // released after the lock
   std::lock_guard lock(mutex_);
   const Slot* slot = slot_of(handle);
   if (slot == nullptr) return;
@@ -111,7 +111,7 @@ Status OperationTable::add(const TaskRef& task) {
   std::lock_guard lock(mutex_);
   if (!closed_.ok()) return closed_;
   if (free_slots_.empty() && slots_.size() >= kMostSlots) {
-    return {Code::invalid_argument, "too many handles are held; call hvd_release for those that are done"};
+    return {Code::invalid_argument, "too many handles are in use; call hvd_release for finished ones"};
   }
   for (size_t i = 0; i < operations.size(); i++) {
     const Request& request = operations[i].request;
@@ -178,7 +178,7 @@ std::vector<TaskRef> OperationTable::finish_all(const Status& status) {
   }
   std::vector<TaskRef> done;
   for (Task::Place* place : ending) finish_place(*place, status, done);
-  new_.clear();  // they are among those
+  new_.clear();  // also part of that list
   has_new_.store(false, std::memory_order_relaxed);
   return done;
 }

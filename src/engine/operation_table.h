@@ -1,6 +1,6 @@
-// The operations of this rank that are not done, by (process set, name), the tasks the driver has not seen yet, and the
-// handles callers hold. A task is owned by its handle until release(), and by the table while it is in flight.
-// Thread rule: any thread, except where noted.
+// This rank's unfinished operations, by (process set, name), the tasks that the driver has not seen yet, and the
+// callers' handles. A task is owned by its handle until release(), and by the table while it is in flight. Thread rule:
+// any thread, except where noted.
 #pragma once
 
 #include <atomic>
@@ -17,33 +17,33 @@ namespace hvd {
 
 class OperationTable {
  public:
-  // Gives the task a handle, takes in its names and queues it for take_new(). Fails, changing nothing, if one of the
-  // names is in flight.
+  // Gives the task a handle, adds its names and queues it for take_new(). If one of the names is in flight, fails
+  // without changes.
   Status add(const TaskRef& task);
   TaskRef find(int64_t handle) const;
   void release(int64_t handle);
 
-  // The tasks added since the last call, in order; they stay valid while they are in flight. Returns how many
-  // operations are in flight if there are any new ones. One caller at a time.
+  // The tasks added since the last call, in order; they stay valid while they are in flight. If there are new ones,
+  // returns the number of operations in flight. One caller at a time.
   bool has_new() const { return has_new_.load(std::memory_order_relaxed); }
   size_t take_new(std::vector<Task*>& tasks);
 
-  // The operations of a plan, one for each tensor, among those that take_new() has returned; null: there is none.
+  // The operations of a plan, one per tensor, among those that take_new() has returned; null: there is none.
   void find(const Plan& plan, std::vector<Task::Place*>& found) const;
   Task::Place* find(const Request& request) const;
-  // The operations have come to an end. Appends the tasks of which it was the last one: they are done.
+  // Ends the operations. Appends the tasks of which the last operation has ended: they are done.
   void finish(std::span<Task::Place* const> places, const Status& status, std::vector<TaskRef>& done);
-  // Ends everything in flight that no backend is running (it ends that itself, and its buffers must stay until then);
-  // returns the tasks that are done by it.
+  // Ends everything in flight, except what a backend is running (the backend ends that, and the buffers must stay until
+  // then); returns the tasks that are then done.
   std::vector<TaskRef> finish_all(const Status& status);
-  // Refuses every add() from now on.
+  // Rejects every add() from now on.
   void close(const Status& status);
-  Status why_closed() const;  // ok: it is not
+  Status why_closed() const;  // ok: not closed
   size_t in_flight() const;
 
  private:
-  // A handle is the number of its slot, plus one, and how many the process had before it, in any table: a handle of a
-  // world that is gone is not taken for one of the next.
+  // A handle is the number of its slot plus one, and a count of handles in this process, over all tables: a handle of
+  // an earlier world is never valid in a later one.
   struct Slot {
     int64_t handle = 0;  // 0: free
     TaskRef task;
@@ -64,7 +64,7 @@ class OperationTable {
   std::vector<Task::Place*> buckets_ = std::vector<Task::Place*>(64);
   size_t in_flight_ = 0;
   std::vector<Task*> new_;
-  std::atomic<bool> has_new_{false};  // is new_ not empty? changed under the mutex, read without
+  std::atomic<bool> has_new_{false};  // whether new_ is not empty; changed with the mutex, read without
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_slots_;
   Status closed_;

@@ -1,4 +1,4 @@
-// What must be known of outputs before a backend runs: sizes that only the other ranks know, and memory.
+// Prepares outputs before a backend runs: sizes that only the other ranks know, and memory.
 // Thread rule: the thread that drives.
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace hvd {
 
-// allgather: every rank tells its rows of each tensor. alltoall: every rank tells what it sends to each rank.
+// allgather: ranks exchange their rows of each tensor. alltoall: ranks exchange the rows that they send to each rank.
 Status exchange_rows(Collectives& collectives, Kind kind, std::span<Operation* const> operations);
 
-// Of an operation whose output has a shape but no memory yet; the caller's allocator goes first.
-// `device`: for outputs that are not in host memory.
+// For an operation whose output has a shape but no memory yet; the caller's allocator takes precedence. `device`: for
+// outputs that are not in host memory.
 Status allocate_output(Operation& operation, DeviceBackend* device = nullptr);
 
 }  // namespace hvd

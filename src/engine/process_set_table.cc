@@ -8,8 +8,7 @@
 namespace hvd {
 namespace {
 
-// Hints that choose between algorithms with the same result. Unset leaves the choice to us; a torus is a hierarchy as
-// well.
+// Hints that choose between algorithms with the same result. Unset means our choice; a torus is also a hierarchy.
 WorldSettings settings_from(const Config& config) {
   WorldSettings settings;
   settings.one_shot_limit = static_cast<size_t>(config.one_shot_limit.value_or(Tuning().one_shot_limit));
@@ -30,8 +29,8 @@ Result<std::unique_ptr<ProcessSetTable>> ProcessSetTable::create(const World& wo
   return table;
 }
 
-// All ranks have come here, but some may still be inside an earlier plan of a set whose memory is about to be used
-// again; the barrier makes sure that they are not.
+// All ranks have reached this point, but some may still be inside an earlier plan of a set whose memory will be reused;
+// the barrier waits for them.
 Status ProcessSetTable::change(const Plan& plan) {
   const Request& request = plan.first();
   collectives(kWorldSet).describe(request.name.c_str());
@@ -51,7 +50,7 @@ Status ProcessSetTable::change(const Plan& plan) {
   return status;
 }
 
-// Every rank of a host opens the same channels, also of sets it is not in, but none of a set without members there.
+// All ranks of a host open the same channels, even of sets without this rank, except for sets without members there.
 Status ProcessSetTable::open(int32_t id, const std::vector<int32_t>& ranks) {
   std::vector<int32_t> locals = local_members(ranks);
   if (locals.empty()) return {};
@@ -74,7 +73,7 @@ void ProcessSetTable::close(int32_t id) {
   sets_.remove(id);
 }
 
-// The members on this host, as the transport numbers them, in the order of their positions in the set.
+// The members on this host, with their ranks in the transport, in the order of their positions in the set.
 std::vector<int32_t> ProcessSetTable::local_members(const std::vector<int32_t>& ranks) const {
   if (world_.host_of.empty()) return ranks;
   std::vector<int32_t> locals;

@@ -1,6 +1,6 @@
-// The process sets of one rank's world: which ranks are in them, and the collectives of those this rank is in.
-// Sets change through plans only, so every rank has the same table at the same point in the order of plans.
-// Thread rule: the thread that drives; the look-ups are for any thread.
+// The process sets of one rank's world: their members, and the collectives of those this rank is in. Sets change only
+// through plans, so every rank has the same table at the same point in the order of plans. Thread rule: the thread that
+// drives; the look-ups are for any thread.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ class ProcessSetTable {
   // Executes a plan that adds or removes a set. Not ok: the world has failed.
   Status change(const Plan& plan);
   void apply(const Tuning& tuning);
-  // Whether this rank has collectives for the set, which it has exactly if it is a member.
+  // Whether this rank has collectives for the set, that is, whether it is a member.
   bool is_member(int32_t process_set) const { return collectives_.contains(process_set); }
   Collectives& collectives(int32_t process_set) { return *collectives_.at(process_set); }
 
   // ---- look-ups: any thread ----
   struct Membership {
-    int32_t size = 0;       // 0: there is no such set
+    int32_t size = 0;       // 0: no such set
     int32_t position = -1;  // -1: this rank is not in it
     uint64_t serial = 0;    // see ProcessSets::serial()
   };
@@ -57,7 +57,7 @@ class ProcessSetTable {
   WorldSettings settings_;
   std::map<int32_t, std::unique_ptr<Collectives>> collectives_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   ProcessSets sets_;
 };
 

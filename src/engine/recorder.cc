@@ -15,7 +15,7 @@ void Recorder::set_timeline(std::shared_ptr<Timeline> timeline) {
     has_timeline_.store(timeline != nullptr, std::memory_order_relaxed);
     timeline_.swap(timeline);
   }
-  if (timeline) timeline->close();  // a plan under way may still hold it
+  if (timeline) timeline->close();  // a plan in progress may still use it
 }
 
 std::shared_ptr<Timeline> Recorder::timeline() const {

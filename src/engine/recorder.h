@@ -1,5 +1,5 @@
-// Records what happens to tensors in the timeline, while there is one: their negotiation, as the coordinator sees it,
-// and the execution of their plans. Thread rule: any thread; the observer's calls come from the thread that drives.
+// Records events of tensors in the timeline, if there is one: their negotiation, as seen by the coordinator, and the
+// execution of their plans. Thread rule: any thread; the observer is called by the thread that drives.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class Recorder final : public NegotiationObserver {
   void on_agreed(const Request& request) override;
   void on_plan();
 
-  // The execution of one plan. It is recorded in one timeline from start to end, whatever replaces that meanwhile.
+  // The execution of one plan. It is recorded in one timeline from start to end, even if that is replaced meanwhile.
   class Execution {
    public:
     Execution() = default;
@@ -37,7 +37,7 @@ class Recorder final : public NegotiationObserver {
     std::shared_ptr<Timeline> timeline_;
     bool has_activity_ = false;
   };
-  // `activity`: what the backend calls its work, see Backend::activity(); empty: it records Operation::activities.
+  // `activity`: the backend's name for its work, see Backend::activity(); empty: it records Operation::activities.
   Execution start(std::span<Operation* const> operations, std::string_view activity) const;
 
  private:

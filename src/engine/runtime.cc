@@ -58,8 +58,7 @@ void take_place(Config& config, const Place& place) {
   config.cross_size = place.cross_size;
 }
 
-constexpr Duration kReportPatience =
-    std::chrono::seconds(2);  // a launcher that is out of reach does not hold up an end
+constexpr Duration kReportPatience = std::chrono::seconds(2);  // an unreachable launcher must not delay the exit
 
 Status run_alone(Engine& engine, Request request, int32_t& result) {
   TaskRef task = make_task(1);
@@ -78,7 +77,7 @@ int find_report_pipe() {
 
 const char* look_up(const char* name) { return std::getenv(name); }
 
-// For ranks that mpirun started for horovodrun, on whichever host. Failing to tell changes nothing for this process.
+// For ranks that mpirun started for horovodrun, on any host. Errors have no effect on this process.
 void tell_report_store(EndReport report, const std::string& host) {
   const char* text = std::getenv(kReportStoreVariable);
   if (text == nullptr || !is_worth_telling(report)) return;
@@ -91,7 +90,7 @@ void tell_report_store(EndReport report, const std::string& host) {
   }
   if (is_own && report.origin.host.empty()) report.origin.host = host.empty() ? host_name() : host;
   if (Status status = send_report(*store, report, Clock::now() + kReportPatience); !status.ok())
-    log_debug("the launcher was not told how this rank ends: {}", status.message());
+    log_debug("cannot report the end of this rank to the launcher: {}", status.message());
 }
 
 Request add_request(std::vector<int32_t> ranks) {
@@ -105,7 +104,7 @@ Runtime& Runtime::instance() {
   return *runtime;
 }
 
-// The pipe is looked for at once, so that programs that this one executes do not get it.
+// Opens the pipe at once, so that programs executed by this one do not inherit it.
 Runtime::Runtime() : report_pipe_(find_report_pipe()) {
   ::pthread_atfork([] { instance().note_descriptors(); }, nullptr, [] { instance().leave_child(); });
 }
@@ -124,8 +123,8 @@ void Runtime::note_descriptors() {
   descriptors_.insert(descriptors_.end(), more.begin(), more.end());
 }
 
-// Runs in a child that has one thread and must not wait for locks the parent's other threads held. Closing the
-// descriptors matters: a child that outlives its parent would otherwise hide the parent's death from the other ranks.
+// Runs in a child that has one thread and must not wait for locks that the parent's other threads held. It must close
+// the descriptors: otherwise a child that outlives its parent would hide the parent's death from other ranks.
 void Runtime::leave_child() {
   if (engine_ == nullptr && ending_ == nullptr && membership_ == nullptr) return;
   for (int fd : descriptors_) ::close(fd);
@@ -133,7 +132,7 @@ void Runtime::leave_child() {
   new (&mutex_) std::shared_mutex();
   new (&life_mutex_) std::mutex();
   new (&joining_mutex_) std::mutex();
-  new std::shared_ptr<Engine>(std::move(engine_));  // leaked: its threads do not exist here
+  new std::shared_ptr<Engine>(std::move(engine_));  // leaked: its threads do not exist in the child
   engine_ = nullptr;
   new std::shared_ptr<Engine>(std::move(ending_));
   ending_ = nullptr;
@@ -173,15 +172,15 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   return join_mpi(std::move(*engine), std::move(*config), std::move(*offered));
 }
 
-// Forming a world fails when a process dies meanwhile. Then the launcher decides on another one, which may have no
+// Forming a world fails if a process dies meanwhile. Then the launcher decides on another world, which may have no
 // place for this process.
 Result<std::shared_ptr<Engine>> Runtime::create_elastic_engine(Config config) {
   auto membership = membership_by(config);
   if (!membership.ok()) return membership.status();
-  // The launcher gives up first, and says why.
+  // The launcher gives up first, with a reason.
   TimePoint deadline = after(Clock::now(), seconds(config.elastic_timeout) + seconds(config.start_timeout));
   std::string reason(last_end_.message());
-  // Silent: a process that was stopped, or a host that is cut off, which does not end by itself.
+  // Silent: a process that was stopped, or an unreachable host; it does not end on its own.
   const Origin& cause = last_end_.origin();
   std::optional<int32_t> silent;
   if (cause.kind == OriginKind::silent && cause.rank >= 0) silent = cause.rank;
@@ -210,7 +209,7 @@ std::shared_ptr<Membership> Runtime::current_membership() const {
 }
 
 Result<std::shared_ptr<Membership>> Runtime::membership_by(const Config& config) {
-  if (!is_elastic_worker(config)) return Status(Code::precondition, "this process is no worker of an elastic job");
+  if (!is_elastic_worker(config)) return Status(Code::precondition, "this process is not a worker of an elastic job");
   std::lock_guard joining(joining_mutex_);
   {
     std::shared_lock lock(mutex_);
@@ -271,8 +270,8 @@ Status Runtime::init(const std::vector<std::vector<int32_t>>& sets) {
   return add_static_sets(**engine, sets);
 }
 
-// A set that repeats another is refused but leaves the world standing; one that makes no sense, or that the ranks do
-// not agree on, ends it.
+// A set that repeats another one is an error but leaves the world intact; an invalid set, or one that the ranks do not
+// agree on, ends it.
 Status Runtime::add_static_sets(Engine& engine, const std::vector<std::vector<int32_t>>& sets) {
   std::set<std::vector<int32_t>> seen;
   std::vector<std::vector<int32_t>> sorted_sets;
@@ -319,7 +318,7 @@ void Runtime::report_end(Origin origin, bool is_own) {
   EndReport report;
   {
     std::shared_lock lock(mutex_);
-    if (forked_) return;  // the end of a child is not that of the rank
+    if (forked_) return;  // the end of a child is not the end of the rank
     engine = engine_;
     report.rank = rank_;
   }
@@ -338,11 +337,11 @@ void Runtime::report_end(Origin origin, bool is_own) {
 Status Runtime::shutdown() {
   std::shared_ptr<Engine> engine = Visit(*this).hold_to_wait();
   if (engine && engine->is_driven_here()) {
-    return {Code::precondition, "shutdown cannot be called from the callback of an operation, which has to end first"};
+    return {Code::precondition, "shutdown cannot be called from the callback of an operation, which must return first"};
   }
   std::unique_lock life(life_mutex_, std::try_to_lock);
   if (!life.owns_lock()) {
-    if (engine) engine->shutdown();  // another thread may wait inside init for an operation, and ends by this
+    if (engine) engine->shutdown();  // another thread may be waiting for an operation inside init; this ends the wait
     life.lock();
   }
   shutdown_locked();
@@ -359,7 +358,7 @@ void Runtime::shutdown_locked() {
   }
   if (!engine) return;
   last_end_ = engine->operations()->why_closed();
-  if (mpi_ != nullptr && last_end_.code() == Code::peer_lost) mpi_->spoil(last_end_);  // it would wait for that rank
+  if (mpi_ != nullptr && last_end_.code() == Code::peer_lost) mpi_->spoil(last_end_);  // MPI would wait for that rank
   engine->shutdown();
   std::unique_lock lock(mutex_);
   ending_.reset();

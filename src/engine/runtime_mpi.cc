@@ -1,4 +1,4 @@
-// The part of Runtime that knows MPI: whose world is next, how it meets, and the end of MPI.
+// The MPI part of Runtime: the next world, how its ranks meet, and the end of MPI.
 #include <fmt/core.h>
 
 #include "backends/mpi/mpi_backend.h"
@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-// A world of one that should be one of many is what MPI makes of another one's mpirun, or of srun without --mpi.
+// A world of one instead of many results from the mpirun of another MPI, or from srun without --mpi.
 Status check_size(const Config& config, int32_t size, const MpiLibrary& library) {
   int32_t told = std::max(config.started_size, config.size);
   if (told <= 1 || told == size) return {};
@@ -17,7 +17,8 @@ Status check_size(const Config& config, int32_t size, const MpiLibrary& library)
   if (config.started_by == "srun") {
     bool is_open = std::string_view(library->compiled_for) == "Open MPI";
     remedy = fmt::format(
-        "by srun, which did not tell this MPI of the others. Start them with srun --mpi={} (srun --mpi=list names what "
+        "by srun, which gave this MPI no information about the others. Start them with srun --mpi={} (srun --mpi=list "
+        "names what "
         "this Slurm has)",
         is_open ? "pmix" : "pmi2, or --mpi=pmix if this MPI was built for that");
   }
@@ -66,7 +67,8 @@ Status Runtime::open_mpi(const std::string& path) {
   if (mpi_ != nullptr) return {};
   if (path.empty()) {
     return {Code::invalid_argument,
-            "MPI is wanted, but HOROVOD_MPI_LIBRARY does not name its plugin; set it to what horovodrun --build-mpi "
+            "MPI is requested, but HOROVOD_MPI_LIBRARY does not name its plugin; set it to the path that horovodrun "
+            "--build-mpi "
             "prints"};
   }
   auto session = MpiSession::open(path);
@@ -126,8 +128,8 @@ Status Runtime::start_mpi(const Config& config) {
                       place->rank, config.started_by, config.rank)};
 }
 
-// Ranks of one host meet without MPI. So they can compare first what is in the way of each, and none starts MPI, which
-// would wait for all, before all are known to do so.
+// Ranks of one host meet without MPI. So they first compare their obstacles, and none starts MPI, which would wait for
+// all, before it is known that all will.
 Result<std::shared_ptr<Engine>> Runtime::join_mpi(std::shared_ptr<Engine> engine, Config config, OfferedMpi offered) {
   std::string& obstacle = offered.obstacle;
   for (bool is_started : {false, true}) {
@@ -136,8 +138,8 @@ Result<std::shared_ptr<Engine>> Runtime::join_mpi(std::shared_ptr<Engine> engine
     auto first = first_with_obstacle(*engine, !obstacle.empty());
     if (!first.ok()) return first.status();
     if (*first < 0) continue;
-    if (obstacle.empty()) obstacle = fmt::format("rank {} cannot use it, and can say why", *first);
-    log_info("rank {} does without MPI: {}", config.rank, obstacle);
+    if (obstacle.empty()) obstacle = fmt::format("rank {} cannot use it; see its log", *first);
+    log_info("rank {} continues without MPI: {}", config.rank, obstacle);
     mpi_obstacle_ = obstacle;
     return engine;
   }
@@ -171,7 +173,7 @@ Result<std::shared_ptr<Engine>> Runtime::create_mpi_engine(Config config, const 
           std::make_unique<MpiBackend>(*mpi_, **comm, context, backend_settings(met->config, transport)));
     };
   }
-  log_info("rank {} of {} met over {}; data go by {}", met->config.rank, met->config.size,
+  log_info("rank {} of {} met over {}; data are moved by {}", met->config.rank, met->config.size,
            mpi_->library().short_version(), mpi_carries_ ? "MPI" : "the engine");
   return create_engine_of(met->config, met->generation, -1, make_polled);
 }

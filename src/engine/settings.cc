@@ -19,7 +19,7 @@ Tuning initial_tuning(const Config& config) {
 
 }  // namespace
 
-// A rank with a few cores of many has them for itself. A core that was chosen for the thread counts as spare.
+// A rank with a few of many cores has them for itself. A core that was chosen for the thread counts as spare.
 bool has_spare_core(const World& world, const Config& config) {
   if (!config.thread_affinity.empty()) return true;
   auto usable = static_cast<int32_t>(usable_cores().size());
@@ -30,7 +30,7 @@ TransportSettings transport_settings(const World& world, const Config& config) {
   TransportSettings settings;
   // Many ranks share the memory that a few would have.
   int64_t crowd = std::max(1, world.local_size / 16);
-  // What is shared out by destination has a cache line for each rank in a chunk.
+  // A chunk that is divided by destination has a cache line for each rank.
   int64_t smallest_chunk = int64_t{64} * world.local_size;
   settings.channel = {
       .ring = static_cast<size_t>(std::max<int64_t>(config.shm_ring_bytes / crowd / 4096 * 4096, 64 << 10)),

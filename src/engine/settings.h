@@ -1,4 +1,4 @@
-// What the parts of the engine are told, from the configuration. Thread rule: pure functions.
+// Settings of the engine's parts, from the configuration. Thread rule: pure functions.
 #pragma once
 
 #include "engine/tuner.h"
@@ -10,7 +10,7 @@
 
 namespace hvd {
 
-// Whether the engine thread has a core to run on that is not the only one of this rank or another.
+// Whether the engine thread has a core that is not the only one of this rank or another.
 bool has_spare_core(const World& world, const Config& config);
 TransportSettings transport_settings(const World& world, const Config& config);
 CoordinatorSettings coordinator_settings(const Config& config, const HostGroup& group);

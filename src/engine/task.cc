@@ -5,10 +5,10 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kMostSpares = 1024;  // of a thread: as many as a model of small tensors has in flight
+constexpr size_t kMostSpares = 1024;  // per thread: the number that a model of small tensors has in flight
 
-// Each thread has its own: the thread that submits usually releases as well, and needs no lock for it. At the end of
-// the thread they go; what gives a task back still later finds them gone.
+// Each thread has its own: the thread that submits usually releases as well, and needs no lock for it. They are freed
+// at the end of the thread; a task that is returned later is freed directly.
 constinit thread_local bool spares_are_gone = false;
 struct Spares {
   std::vector<std::unique_ptr<Task>> tasks;
@@ -16,7 +16,7 @@ struct Spares {
 };
 thread_local Spares spares;
 
-// All fields become those of a new operation, also the ones that are added to it some day; these keep their memory.
+// Resets all fields to those of a new operation, including fields added later; these keep their memory.
 void renew(Operation& operation) {
   std::string name = std::move(operation.request.name);
   Shape shape = std::move(operation.request.shape), in = std::move(operation.input.shape),
@@ -43,7 +43,7 @@ TaskRef make_task(size_t operations) {
   return TaskRef(task.release());
 }
 
-// Groups are rare and large: they are not kept.
+// Groups are rare and large: they are not reused.
 void TaskRef::give_back(Task* task) {
   std::unique_ptr<Task> owner(task);
   if (task->operations.size() != 1 || spares_are_gone || spares.tasks.size() >= kMostSpares) return;

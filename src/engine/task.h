@@ -1,5 +1,5 @@
-// A task: what one hvd_submit handed over, one operation or a group of them with one handle. Tasks are used again, with
-// the memory of their names and shapes, so that a steady state allocates nothing. Thread rule: see each field.
+// A task: the content of one hvd_submit, one operation or a group of them with one handle. Tasks are reused, with the
+// memory of their names and shapes, so that a steady state allocates nothing. Thread rule: see each field.
 #pragma once
 
 #include <atomic>
@@ -14,18 +14,18 @@
 namespace hvd {
 
 struct Task {
-  // An operation among those in flight; guarded by the mutex of the OperationTable.
+  // An operation in flight; guarded by the mutex of the OperationTable.
   struct Place {
     Operation* operation = nullptr;
     Task* task = nullptr;
     size_t hash = 0;  // of process set and name
-    // The driver has seen it. What it has not seen, it has not announced, so no plan can mean it.
+    // The driver has seen it. An unseen operation has not been announced, so no plan can refer to it.
     bool is_taken = false;
     Place* next = nullptr;
   };
 
   int64_t handle = 0;
-  std::vector<Operation> operations;  // the driving thread's until done, then the caller's
+  std::vector<Operation> operations;  // used by the driving thread until done, then by the caller
   std::function<void(const Task&)> on_done;
   Status status;  // written before `done`
   std::atomic<bool> done{false};
@@ -36,7 +36,7 @@ struct Task {
   std::atomic<int32_t> references{0};
 };
 
-// One of the owners of a task; the last one gives it back for another use.
+// One of the owners of a task; the last one returns it for reuse.
 class TaskRef {
  public:
   TaskRef() = default;
@@ -45,7 +45,7 @@ class TaskRef {
   }
   TaskRef(const TaskRef& other) : TaskRef(other.task_) {}
   TaskRef(TaskRef&& other) noexcept : task_(std::exchange(other.task_, nullptr)) {}
-  // Takes over what release() gave up.
+  // Adopts the reference that release() returned.
   static TaskRef adopt(Task* task) {
     TaskRef ref;
     ref.task_ = task;
@@ -71,8 +71,8 @@ class TaskRef {
   Task* task_ = nullptr;
 };
 
-// A task with that many operations in the state of new ones. Those of one operation come from the spares of the calling
-// thread if it has some.
+// A task with that many new operations. Tasks of one operation come from the spares of the calling thread, if it has
+// some.
 TaskRef make_task(size_t operations);
 
 }  // namespace hvd

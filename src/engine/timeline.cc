@@ -27,9 +27,9 @@ namespace {
 constexpr size_t kQueueCapacity = 64 << 10;  // events
 constexpr size_t kMaxTracks = 64 << 10;      // tensor names
 constexpr size_t kMaxActivities = 1 << 10;   // distinct ones
-constexpr size_t kMaxNameBytes = 512;        // of a name in the file: six times as much when every byte is escaped
+constexpr size_t kMaxNameBytes = 512;        // of a name in the file: six times as much if every byte is escaped
 constexpr size_t kMaxDims = 64;
-constexpr auto kLinger = std::chrono::milliseconds(10);  // events of this long are written together
+constexpr auto kLinger = std::chrono::milliseconds(10);  // events within this time are written together
 
 struct Event {
   enum class Type : uint8_t { track, negotiate, rank_ready, begin, end, end_of_tensor, cycle };
@@ -93,11 +93,11 @@ class Timeline::State {
   const std::string& path() const { return path_; }
   bool mark_cycles() const { return mark_cycles_; }
 
-  // A slice of the tensor's track begins; the label is a literal or from activity_label().
+  // Begins a slice of the tensor's track; the label is a literal or from activity_label().
   void begin(std::string_view tensor, Event::Type type, std::string_view label) {
     post([&](int64_t now) {
       Track* track = find_or_add(tensor);
-      // A slice within one that was dropped is dropped too, so that what is recorded stays nested.
+      // A slice inside a dropped one is dropped too, so that the recorded slices stay nested.
       if (track == nullptr || track->skipped > 0 || !has_room(2)) {
         if (track != nullptr) track->skipped++;
         queue_.dropped++;
@@ -198,7 +198,7 @@ class Timeline::State {
     return std::chrono::duration_cast<std::chrono::microseconds>(time - start_).count();
   }
 
-  // Every open slice has a place kept for its end, so an end always fits.
+  // Every open slice has room reserved for its end, so an end always fits.
   bool has_room(size_t count) const { return queue_.events.size() + open_ + count <= kQueueCapacity; }
   bool is_half_full() const { return queue_.events.size() >= kQueueCapacity / 2; }
 
@@ -283,23 +283,23 @@ class Timeline::State {
   const std::string path_;
   const bool mark_cycles_;
   const TimePoint start_;
-  const std::unique_ptr<TraceFile> file_;  // the writer's
+  const std::unique_ptr<TraceFile> file_;  // used by the writer
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable_any arrived_;
   Batch queue_;
   size_t open_ = 0;  // slices recorded and not yet ended
   std::unordered_map<std::string, Track, TextHash, std::equal_to<>> tracks_;
   std::unordered_set<std::string, TextHash, std::equal_to<>> activities_;
 
-  std::jthread writer_;  // last: it stops before the rest goes
+  std::jthread writer_;  // last: it stops before the other members are destroyed
 };
 
 Result<std::unique_ptr<Timeline>> Timeline::create(const std::string& path, bool mark_cycles, int32_t rank) {
   auto file = TraceFile::create(path);
   if (!file.ok()) return file.status();
   TimePoint start = Clock::now();
-  auto epoch = std::chrono::system_clock::now().time_since_epoch();  // ties the clocks of all ranks' files together
+  auto epoch = std::chrono::system_clock::now().time_since_epoch();  // relates the clocks of all ranks' files
   Status status = (*file)->append(
       process_name(0, fmt::format(R"("name":"rank {}","start_time_since_epoch_in_micros":{})", rank,
                                   std::chrono::duration_cast<std::chrono::microseconds>(epoch).count())));

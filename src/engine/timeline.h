@@ -1,7 +1,6 @@
-// Writes Chrome trace events to a file that is valid JSON at every moment, also after kill -9: each write replaces the
-// closing bracket. Events are queued with bounded memory and written by a background thread; when the queue is full
-// they are counted, and the count is recorded as an event.
-// Thread rule: any thread; no call but close() waits for the disk.
+// Writes Chrome trace events to a file that is valid JSON at any time, even after kill -9: each write replaces the
+// closing bracket. Events are queued in bounded memory and written by a background thread; when the queue is full they
+// are counted, and the count is recorded as an event. Thread rule: any thread; only close() waits for the disk.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ class Timeline {
   static Result<std::unique_ptr<Timeline>> create(const std::string& path, bool mark_cycles, int32_t rank);
   ~Timeline();  // closes
 
-  // Returns when what was queued is written; what comes later is not.
+  // Returns when all queued events are written; later ones are dropped.
   void close();
   const std::string& path() const;
 

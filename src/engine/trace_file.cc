@@ -20,8 +20,8 @@ namespace hvd {
 // * the bracket moves to the next page in three steps. It goes to the last byte of its page; then a newline, which may
 //   follow it, makes room on the next page; then the two bytes around the page boundary become newline and bracket,
 //   through a mapping and by a single store instruction, and a process does not die within an instruction.
-// A file system that cannot be mapped gets a plain write of these two bytes: there alone a kill in the microsecond
-// between the two pages leaves the bracket out.
+// A file system without mmap gets a plain write of these two bytes: only there, a kill in the microsecond between the
+// two pages omits the bracket.
 
 namespace {
 
@@ -75,7 +75,7 @@ bool TraceFile::move_bracket() const {
   size_t length = start_ + 1 - from;
   void* map = ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), static_cast<off_t>(from));
   if (map == MAP_FAILED) return false;
-  bool writable = ::madvise(map, length, kPopulateWrite) == 0;  // a full disk is an error here, and a SIGBUS without
+  bool writable = ::madvise(map, length, kPopulateWrite) == 0;  // a full disk is an error here, and a SIGBUS otherwise
   if (writable) {
     char* last_byte = static_cast<char*>(map) + (start_ - 1 - from);
     reinterpret_cast<volatile TwoBytes*>(last_byte)->value = std::bit_cast<uint16_t>(std::array{'\n', ']'});

@@ -1,6 +1,5 @@
-// A file that is a complete JSON array of trace events, one per line, at every moment: also when the process is killed
-// in the middle of a write. The timeline's writer appends to it.
-// Thread rule: one caller at a time.
+// A file that is a complete JSON array of trace events, one per line, at any time, even if the process is killed during
+// a write. The timeline's writer appends to it. Thread rule: one caller at a time.
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@ class TraceFile {
   // The file is empty until the first flush().
   static Result<std::unique_ptr<TraceFile>> create(const std::string& path);
 
-  // `event` is a JSON object. It is in the file after the next flush(), if not before.
+  // `event` is a JSON object. It is in the file after the next flush(), or earlier.
   Status append(std::string_view event);
   Status flush();
 

@@ -18,14 +18,14 @@ namespace {
 
 constexpr double kMiB = 1 << 20;
 
-// The settings that are tried. Round numbers, evenly spaced on the scales of point_of().
+// The settings to try. Round numbers, evenly spaced on the scales of point_of().
 constexpr int64_t kFusionThresholds[] = {0,        1 << 20,  2 << 20,  4 << 20,   8 << 20,
                                          16 << 20, 32 << 20, 64 << 20, 128 << 20, 256 << 20};
 constexpr double kCycleTimes[] = {0, 0.5, 1, 2, 3, 5, 7.5, 10, 15, 20};
 constexpr bool kCacheEnabled[] = {false, true};
 constexpr int64_t kOneShotLimits[] = {4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10};
 
-// After the start, this many settings are spread over the space before the model has a say.
+// At first, this many settings are spread over the space, before the model is used.
 constexpr size_t kSpreadSamples = 5;
 
 constexpr const char* kLogHeader =
@@ -37,7 +37,7 @@ std::vector<Value> levels(const Value (&values)[count], bool fixed, Value start)
   return fixed ? std::vector<Value>{start} : std::vector<Value>(std::begin(values), std::end(values));
 }
 
-// Place of a setting in the unit cube. Sizes and times are on logarithmic scales that include 0.
+// Position of a setting in the unit cube. Sizes and times are on logarithmic scales that include 0.
 Eigen::Vector4d point_of(const Tuning& tuning) {
   return {std::log2(1 + static_cast<double>(tuning.fusion_threshold) / kMiB) / std::log2(257),
           std::log2(1 + tuning.cycle_time_ms) / std::log2(21), tuning.cache_enabled ? 1.0 : 0.0,
@@ -65,7 +65,7 @@ class Space {
     return settings;
   }
 
-  // A Latin hypercube: each knob's levels are cut into `count` parts and every part is visited once.
+  // A Latin hypercube: each knob's levels are divided into `count` parts and every part is visited once.
   std::vector<Tuning> spread(size_t count, std::mt19937_64& random) const {
     auto thresholds = visit(fusion_thresholds_, count, random);
     auto cycle_times = visit(cycle_times_, count, random);
@@ -118,7 +118,7 @@ class Tuner::State {
     Space space(settings_);
     std::mt19937_64 random(settings_.seed);
     candidates_ = space.all();
-    std::shuffle(candidates_.begin(), candidates_.end(), random);  // the first of equals is any of them
+    std::shuffle(candidates_.begin(), candidates_.end(), random);  // so that ties are broken randomly
     spread_ = space.spread(kSpreadSamples, random);
   }
 
@@ -183,7 +183,7 @@ class Tuner::State {
     });
   }
 
-  // By what the model makes of it: a single score may be luck.
+  // Chosen by the model: a single score may be luck.
   Sample find_best(const GaussianProcess& process) const {
     return find_largest(samples_, [&](const Sample& sample) { return process.at(point_of(sample.tuning)).mean; });
   }
@@ -207,8 +207,8 @@ class Tuner::State {
   int32_t warmups_ = 0;
   bool done_ = false;
 
-  // The sample under way. A record that opens a step ends the one before. The step after a sample is not counted: it
-  // begins under the old setting.
+  // The current sample. A record that starts a step ends the previous one. The step after a sample is not counted: it
+  // began with the old setting.
   bool settling_ = true;
   TimePoint sample_start_;
   std::optional<TimePoint> last_;

@@ -1,7 +1,7 @@
-// The autotuner: tries settings while the job runs, models bytes per second as a Gaussian process over them, picks the
-// next one by expected improvement, and stops by itself with the best. It never changes results, only speed.
-// Lives on the root rank; the engine feeds it and spreads what it returns as a Tuning decision.
-// Thread rule: one caller at a time. Time is passed in.
+// The autotuner: tries settings during the job, models bytes per second as a Gaussian process over them, picks the next
+// one by expected improvement, and finally keeps the best. It never changes results, only speed. Runs on the root rank;
+// the engine feeds it and distributes its result as a Tuning decision. Thread rule: one caller at a time. Time is
+// passed in.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace hvd {
 
 struct TunerSettings {
   Tuning start{};
-  bool fixed_fusion_threshold = false;  // set explicitly by the user: held
+  bool fixed_fusion_threshold = false;  // set explicitly by the user: not tuned
   bool fixed_cycle_time = false;
   bool fixed_cache = false;
   bool fixed_one_shot_limit = false;
@@ -33,8 +33,8 @@ class Tuner {
   static Result<std::unique_ptr<Tuner>> create(TunerSettings settings);
   ~Tuner();
 
-  // One executed plan of that many bytes, finished at `now`. A step is over when a tensor name comes round again, which
-  // the engine tells with `new_step`. Returns the setting to use from now on when it changes.
+  // One executed plan of that many bytes, finished at `now`. A step is over when a tensor name repeats, which the
+  // engine signals with `new_step`. Returns a new setting when it changes.
   std::optional<Tuning> record(size_t bytes, bool new_step, TimePoint now);
   bool done() const;  // the best setting has been chosen
 

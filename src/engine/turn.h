@@ -1,10 +1,10 @@
-// The turn to drive: at most one thread has it. The others that wait sleep until their operation is done or the turn is
-// free; the engine thread parks while a driver sleeps in its place.
+// The turn to drive: at most one thread has it. Other waiting threads sleep until their operation is done or the turn
+// is free; the engine thread parks while a driver sleeps in its place.
 //
-// Taking the turn and giving it back need no lock. A thread that is about to sleep says so first (`waiting_`,
-// `parked_`), then looks at the turn; the one that gives it back frees it first, then looks for sleepers. One of the
-// two sees the other, because a fence is between the steps of each. Waking takes the mutex, so that it cannot fall
-// between a sleeper's look and its sleep. Thread rule: any thread.
+// Taking the turn and giving it back need no lock. A thread that is about to sleep announces it first (`waiting_`,
+// `parked_`), then checks the turn; the thread that gives it back frees it first, then checks for sleepers. At least
+// one of the two sees the other, because there is a fence between the steps of each. Waking takes the mutex, so that it
+// cannot fall between a sleeper's check and its sleep. Thread rule: any thread.
 #pragma once
 
 #include <atomic>
@@ -23,14 +23,14 @@ class Turn {
     bool taken = false;
     return !is_taken() && taken_.compare_exchange_strong(taken, true, std::memory_order_seq_cst);
   }
-  // `waits`: the one that has it is among those that wait.
+  // `waits`: the owner of the turn is one of the waiting threads.
   void give_back(bool waits) {
     taken_.store(false, std::memory_order_release);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (parked_.load(std::memory_order_seq_cst) || waiting() > (waits ? 1 : 0)) wake();
   }
 
-  // Threads that wait for an operation, the driver included.
+  // Threads that wait for an operation, including the driver.
   int32_t waiting() const { return waiting_.load(std::memory_order_seq_cst); }
   void begin_waiting() { waiting_.fetch_add(1, std::memory_order_seq_cst); }
   void end_waiting() { waiting_.fetch_sub(1, std::memory_order_relaxed); }
@@ -54,7 +54,7 @@ class Turn {
     changed_.wait(lock, [&] { return stopped() || !is_taken(); });
     parked_.store(false, std::memory_order_relaxed);
   }
-  // The turn is free, an operation is done, or the engine stops.
+  // Call when the turn is free, an operation is done, or the engine stops.
   void wake() {
     std::lock_guard lock(mutex_);
     changed_.notify_all();
@@ -64,7 +64,7 @@ class Turn {
   std::atomic<bool> taken_{false};
   std::atomic<int32_t> waiting_{0};
   std::atomic<bool> parked_{false};
-  std::mutex mutex_;  // guards nothing but the moment between a look and the sleep
+  std::mutex mutex_;  // guards only the moment between a check and the sleep
   std::condition_variable changed_;
 };
 

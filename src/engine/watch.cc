@@ -7,8 +7,8 @@
 namespace hvd {
 namespace {
 
-// A connection may have been closed by a survivor that heard of the cause first. News of a dead process comes over the
-// control links at once, but each rank on the way may have to wait for a core.
+// A connection may have been closed by a survivor that learned the cause first. The news of a dead process comes over
+// the control links at once, but each rank on the way may have to wait for a core.
 constexpr Duration kCauseTravels = std::chrono::milliseconds(800);
 
 }  // namespace
@@ -36,8 +36,8 @@ void Watch::stop() {
 
 void Watch::run(const std::stop_token& stop) {
   ::pthread_setname_np(::pthread_self(), "hvd-watch");
-  // Silence that accrued while this process was not scheduled is ignored (Heartbeats, Hearing), so the others are
-  // looked at well before they count as silent.
+  // Silence that accrued while this process was not scheduled is ignored (Heartbeats, Hearing), so check the others
+  // well before they count as silent.
   const Duration period = std::min(settings_.heartbeat, settings_.silence / 4);
   TimePoint next_beat{};
   while (!stop.stop_requested()) {
@@ -54,14 +54,14 @@ void Watch::run(const std::stop_token& stop) {
 
 void Watch::beat(TimePoint now) {
   transport_.heartbeats().beat();
-  transport_.peers().check();  // the end of a process says more than its silence
+  transport_.peers().check();  // the end of a process is more precise than its silence
   if (transport_.peers().expects_departures()) return;
   if (Mesh* mesh = transport_.mesh()) mesh->find_unreachable(now, settings_.silence);
   if (Status status = transport_.heartbeats().find_silent(now, settings_.silence); !status.ok())
     transport_.abort(status);
 }
 
-// Bytes that are read here no longer wake a thread that sleeps for them.
+// Bytes read here no longer wake a thread that sleeps for them.
 TimePoint Watch::keep_links(TimePoint now) {
   if (links_ == nullptr) return kNever;
   links_->progress(now);

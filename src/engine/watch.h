@@ -1,12 +1,12 @@
-// Shows the other ranks that this process runs, and looks whether they do. In worlds that span hosts, and in elastic
-// ones, a process that is stopped must be noticed although its sockets stay open.
+// Sends this rank's heartbeats and checks those of other ranks. In worlds that span hosts, and in elastic ones, a
+// stopped process must be detected although its sockets stay open.
 //
-// It is a thread of its own. The thread that drives may be inside one copy, reduction, page fault or callback for
-// longer than a rank may be silent, and such a rank is not lost: HOROVOD_COLLECTIVE_TIMEOUT_SECONDS bounds how long
-// operations may take. So nothing here waits for the driver. The thread beats in shared memory, keeps the control links
-// going, looks at the connections, and ends the world when a rank is silent. It wakes about once a second.
+// It is a separate thread. The driving thread may be inside one copy, reduction, page fault or callback for longer than
+// a rank may be silent, and such a rank is not lost: HOROVOD_COLLECTIVE_TIMEOUT_SECONDS limits how long operations may
+// take. So nothing here waits for the driver. The thread beats in shared memory, keeps the control links going, checks
+// the connections, and ends the world when a rank is silent. It wakes about once a second.
 //
-// Made by the engine before anything that can lose a rank. Thread rule: any thread.
+// Created by the engine before anything that can lose a rank. Thread rule: any thread.
 #pragma once
 
 #include <condition_variable>
@@ -23,36 +23,36 @@
 
 namespace hvd {
 
-// Whether a rank that falls silent ends the world. On one host that is a process that was stopped, which only
-// an elastic job can go on without.
+// Whether a silent rank ends the world. On one host that is a stopped process, without which only an elastic job can
+// continue.
 inline bool keeps_watch(const World& world, const Config& config) { return !world.host_of.empty() || config.elastic; }
 
 struct WatchSettings {
   Duration heartbeat = std::chrono::seconds(1);  // between two beats
-  Duration silence = std::chrono::seconds(5);    // after which a rank counts as lost
+  Duration silence = std::chrono::seconds(5);    // time after which a rank counts as lost
 };
 
 class Watch {
  public:
-  // `links` is null where this rank has none. Both must outlive the watch, or its stop().
+  // `links` is null if this rank has none. Both must outlive the watch, or its stop().
   Watch(Transport& transport, HostLinks* links, WatchSettings settings);
 
-  // The connection to a rank of another host has ended. That is only the effect where the rank left because of a
-  // failure that is being spread, so the cause is given a moment to arrive.
+  // The connection to a rank of another host has ended. If the rank left because of a failure that is being propagated,
+  // this is only a consequence, so the cause gets a moment to arrive.
   void report_loss(const Status& status);
-  // This rank leaves: the others no longer expect its beats.
+  // This rank leaves: the others no longer expect its heartbeats.
   void stop();
 
  private:
   void run(const std::stop_token& stop);
   void beat(TimePoint now);
-  TimePoint end_by_loss(TimePoint now);  // if it is due; otherwise says when
-  TimePoint keep_links(TimePoint now);   // when they want to be called again
+  TimePoint end_by_loss(TimePoint now);  // if it is due; otherwise returns when
+  TimePoint keep_links(TimePoint now);   // returns the time of the next call
 
   Transport& transport_;
   HostLinks* const links_;
   const WatchSettings settings_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable_any lost_;
   Status loss_;  // the first one
   TimePoint loss_due_ = kNever;

@@ -39,7 +39,7 @@ int start_agent(const std::vector<std::string>& arguments) {
   return hvd::launcher::run_guarded("agent", [&] { return hvd::launcher::run_started_agent(invitation); });
 }
 
-// A descriptor that is opened later must not be taken for one of the three.
+// Descriptors opened later must not become one of the three.
 void open_standard_streams() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(fd, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);
@@ -63,7 +63,8 @@ int show_job(const hvd::launcher::Options& options, const std::vector<hvd::launc
 
 int start_job(const hvd::launcher::Options& options, const char* program) {
   std::vector<hvd::launcher::Slot> slots;
-  if (!options.agents && !hvd::launcher::is_elastic(options)) {  // else the hosts are those that come
+  // otherwise the hosts are the agents or machines that connect
+  if (!options.agents && !hvd::launcher::is_elastic(options)) {
     auto assigned = hvd::launcher::assign(options.hosts, options.num_proc);
     if (!assigned.ok()) return usage_error(assigned.status());
     slots = std::move(*assigned);

@@ -20,7 +20,7 @@ namespace {
 struct Knob {
   const char* name;
   Slot (*slot)(Config&);
-  Range range;       // of numbers; other types are described by their slot
+  Range range;       // of numbers; for other types the slot says what is allowed
   const char* text;  // one sentence
   Scope same = Scope::none;
 };
@@ -40,55 +40,55 @@ constexpr Knob kKnobs[] = {
     {"HOROVOD_SIZE", [](Config& c) -> Slot { return &c.size; }, {1, kMaxRanks},
      "Ranks in the world; the launcher sets it."},
     {"HOROVOD_LOCAL_RANK", [](Config& c) -> Slot { return &c.local_rank; }, {0, kMaxRanks - 1},
-     "This process's place among the ranks of its host; the launcher sets it."},
+     "This process's rank among the ranks of its host; the launcher sets it."},
     {"HOROVOD_LOCAL_SIZE", [](Config& c) -> Slot { return &c.local_size; }, {1, kMaxRanks},
      "Ranks on this host; the launcher sets it."},
     {"HOROVOD_CROSS_RANK", [](Config& c) -> Slot { return &c.cross_rank; }, {0, kMaxRanks - 1},
-     "This host's place among the hosts that have this local rank; the launcher sets it."},
+     "This host's index among the hosts that have this local rank; the launcher sets it."},
     {"HOROVOD_CROSS_SIZE", [](Config& c) -> Slot { return &c.cross_size; }, {1, kMaxRanks},
      "Hosts that have this local rank; the launcher sets it."},
     {"HOROVOD_HOSTNAME", [](Config& c) -> Slot { return &c.hostname; }, {},
      "Name of this host; ranks with the same name share memory."},
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", [](Config& c) -> Slot { return &c.rendezvous_addr; }, {},
-     "Address of the rendezvous server; unset means a world of one process, or what srun or mpirun tell."},
+     "Address of the rendezvous server; unset means a world of one process, or what srun or mpirun specify."},
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", [](Config& c) -> Slot { return &c.rendezvous_port; }, {-1, 65535},
      "Port of the rendezvous server."},
     {"_HOROVOD_SECRET_KEY", [](Config& c) -> Slot { return HexKey{&c.secret_key}; }, {},
      "Key of the job, which authenticates every connection; the launcher sets it."},
     {"HOROVOD_START_TIMEOUT", [](Config& c) -> Slot { return &c.start_timeout; }, {0, kMaxSeconds},
-     "Seconds that the ranks have to find each other."},
+     "Seconds allowed for the ranks to find each other."},
     {"HOROVOD_CONTROLLER", [](Config& c) -> Slot { return MpiOrGloo{&c.controller}; }, {},
-     "mpi takes places from MPI, and lets the ranks meet over it; gloo takes what the launcher or mpirun tell; unset is "
-     "mpi in jobs of mpirun and srun --mpi where MPI can be used, or else gloo."},
+     "mpi takes ranks from MPI and forms the world over it; gloo uses what the launcher or mpirun sets; unset is "
+     "mpi in jobs of mpirun and srun --mpi if MPI is usable, otherwise gloo."},
     {"HOROVOD_CPU_OPERATIONS", [](Config& c) -> Slot { return MpiOrGloo{&c.cpu_operations}; }, {},
-     "mpi carries the data with MPI's collectives; gloo, like unset, with the engine's own, by shared memory and TCP.",
+     "mpi moves data with MPI's collectives; gloo, like unset, with the engine's own over shared memory and TCP.",
      Scope::in_world},
     {"HOROVOD_MPI_LIBRARY", [](Config& c) -> Slot { return &c.mpi_library; }, {},
-     "The MPI plugin, as horovodrun --build-mpi prints it; unset lets Python build it, once for each MPI."},
+     "The MPI plugin, as horovodrun --build-mpi prints it; if unset, Python builds it once per MPI."},
     {"HOROVOD_MPI_THREADS_DISABLE", [](Config& c) -> Slot { return Negated{&c.mpi_threads}; }, {},
-     "Start MPI without the right to call it from several threads."},
+     "Initialise MPI without support for calls from several threads."},
     {"HOROVOD_MPI_CHUNK", [](Config& c) -> Slot { return &c.mpi_chunk; }, {1, int64_t{1} << 30},
-     "Elements, or bytes where nothing is computed, in one call of MPI; larger tensors take several.",
+     "Elements, or bytes if nothing is reduced, per MPI call; larger tensors take several calls.",
      Scope::in_world},
 
     {"HOROVOD_GPU_OPERATIONS", [](Config& c) -> Slot { return &c.gpu_operations; }, {},
-     "nccl requires NCCL on every rank; host copies GPU tensors through host memory; unset is NCCL if every rank has it."},
+     "nccl requires NCCL on every rank; host copies GPU tensors through host memory; unset: NCCL if all ranks have it."},
     {"HOROVOD_NCCL_LIB", [](Config& c) -> Slot { return &c.nccl_library; }, {},
-     "File of the NCCL library, or its folder; unset takes the one that the framework has loaded, or the first one found."},
+     "File of the NCCL library, or its folder; if unset, the one that the framework has loaded or the first found."},
     {"HOROVOD_NCCL_HOME", [](Config& c) -> Slot { return &c.nccl_home; }, {},
      "Folder of an NCCL installation, whose lib folder is searched after HOROVOD_NCCL_LIB."},
     {"HOROVOD_CUDA_HOME", [](Config& c) -> Slot { return &c.cuda_home; }, {},
      "Folder of a CUDA installation, whose lib folders are searched for NCCL after HOROVOD_NCCL_HOME."},
     {"HOROVOD_NUM_NCCL_STREAMS", [](Config& c) -> Slot { return &c.nccl_streams; }, {1, 16},
-     "Streams that operations on a GPU take in turn, each with communicators and a fusion buffer of its own.",
+     "Streams that operations on a GPU use in turn, each with its own communicators and fusion buffer.",
      Scope::in_world},
     {"HOROVOD_BATCH_D2D_MEMCOPIES", [](Config& c) -> Slot { return &c.batch_gpu_copies; }, {},
-     "Copy the tensors of a fusion with one kernel; 0: with one copy for each tensor."},
+     "Copy the tensors of a fusion with one kernel; 0: one copy per tensor."},
     {"HOROVOD_ENABLE_ASYNC_COMPLETION", [](Config& c) -> Slot { return &c.async_completion; }, {},
      "1: GPU operations are synchronized by the stream that uses the result; 0: by the host; unset: 1 for gradients alone."},
 
     {"HOROVOD_ELASTIC", [](Config& c) -> Slot { return &c.elastic; }, {},
-     "Hosts come and go: the launcher decides this process's place whenever the world is formed; it sets this.",
+     "Elastic job: the launcher assigns the rank of this process whenever a world is formed; the launcher sets this.",
      Scope::in_world},
     {"HOROVOD_WORKER_ID", [](Config& c) -> Slot { return &c.worker_id; }, {-1, kMaxCount},
      "Number of this process in an elastic job, whatever its rank; the launcher sets it."},
@@ -101,27 +101,27 @@ constexpr Knob kKnobs[] = {
     {"_HOROVOD_TLS_IDENTITY", [](Config& c) -> Slot { return HexKey{&c.tls_identity}; }, {},
      "Certificate of the job and its private key, PEM in hexadecimal; the launcher sets it."},
     {"HOROVOD_NETWORK_INTERFACES", [](Config& c) -> Slot { return NameList{&c.network_interfaces}; }, {},
-     "Network interfaces to listen on and to publish the addresses of; unset means all."},
+     "Network interfaces to listen on and whose addresses are published; unset means all."},
     {"HOROVOD_GLOO_IFACE", [](Config& c) -> Slot { return NameList{&c.network_interfaces}; }, {},
-     "The same, under the name that scripts know; the names of both count."},
+     "The same under a name that scripts use; the names in both are combined."},
 
     {"HOROVOD_TCP_STREAMS", [](Config& c) -> Slot { return &c.tcp_streams; }, {0, 64},
-     "Data connections between two ranks of different hosts; 0 tries 1, 2 and 4 while it sends and uses the fastest."},
+     "Data connections between two ranks of different hosts; 0 measures 1, 2 and 4 and uses the fastest."},
     {"HOROVOD_TCP_CONGESTION", [](Config& c) -> Slot { return &c.tcp_congestion; }, {},
      "Congestion control of data connections: default is the host's; auto prefers reno to bbr on very short paths."},
     {"HOROVOD_HEARTBEAT_SECONDS", [](Config& c) -> Slot { return &c.heartbeat_time; }, {0, kMaxSeconds},
-     "In worlds of several hosts, every process shows that it runs this often, in seconds.",
+     "Seconds between heartbeats of each process, in worlds of several hosts.",
      Scope::in_world},
     {"HOROVOD_SILENCE_SECONDS", [](Config& c) -> Slot { return &c.silence_time; }, {1, kMaxSeconds},
      "A process or host that is silent for this many seconds is lost.",
      Scope::in_world},
 
     {"HOROVOD_FUSION_THRESHOLD", [](Config& c) -> Slot { return &c.fusion_threshold; }, {0, kMaxBytes},
-     "Tensors are fused up to this many bytes; 0 switches fusion off."},
+     "Tensors are fused up to this many bytes; 0 turns fusion off."},
     {"HOROVOD_CYCLE_TIME", [](Config& c) -> Slot { return &c.cycle_time_ms; }, {0, 60000},
-     "Milliseconds to linger for more tensors before fusing; 0 runs whatever is ready at once."},
+     "Milliseconds to wait for more tensors before fusing; 0 runs ready tensors immediately."},
     {"HOROVOD_CACHE_CAPACITY", [](Config& c) -> Slot { return &c.cache_capacity; }, {0, kMaxCount},
-     "Tensor names whose negotiation is remembered; 0 switches the cache off."},
+     "Tensor names whose negotiation is cached; 0 turns the cache off."},
     {"HOROVOD_DISABLE_GROUP_FUSION", [](Config& c) -> Slot { return &c.disable_group_fusion; }, {},
      "Fuse grouped tensors only within their group."},
     {"HOROVOD_DYNAMIC_PROCESS_SETS", [](Config& c) -> Slot { return &c.dynamic_process_sets; }, {},
@@ -137,7 +137,7 @@ constexpr Knob kKnobs[] = {
      "Fail a collective that takes more than this many seconds; 0 means never."},
 
     {"HOROVOD_SHM_RING_BYTES", [](Config& c) -> Slot { return &c.shm_ring_bytes; }, {64, kMaxBytes, kCacheLine},
-     "Shared memory of each rank that small tensors rotate through, in bytes.",
+     "Size in bytes of each rank's shared-memory ring for small tensors.",
      Scope::on_host},
     {"HOROVOD_SHM_CHUNK_BYTES", [](Config& c) -> Slot { return &c.shm_chunk_bytes; }, {64, kMaxBytes, kCacheLine},
      "Large tensors go through shared memory in chunks of this many bytes.",
@@ -157,35 +157,35 @@ constexpr Knob kKnobs[] = {
      "Hint for several hosts: 1 reduces inside each host first, 0 asks for one ring over all ranks; unset is like 1.",
      Scope::in_world},
     {"HOROVOD_HIERARCHICAL_ALLGATHER", [](Config& c) -> Slot { return &c.hierarchical_allgather; }, {},
-     "Hint for several hosts: 1 sends each block once to a host, 0 to each of its ranks; unset is like 1.",
+     "Hint for several hosts: 1 sends each block once per host, 0 once per rank; unset is like 1.",
      Scope::in_world},
     {"HOROVOD_TORUS_ALLREDUCE", [](Config& c) -> Slot { return &c.torus_allreduce; }, {},
      "Hint for several hosts: 1 reduces along the local ranks and then along the hosts, which unset does as well.",
      Scope::in_world},
 
     {"HOROVOD_TIMELINE", [](Config& c) -> Slot { return &c.timeline; }, {},
-     "File that the timeline is written to from init on; DYNAMIC waits for start_timeline."},
+     "File for the timeline, written from init on; DYNAMIC waits for start_timeline."},
     {"HOROVOD_TIMELINE_MARK_CYCLES", [](Config& c) -> Slot { return &c.timeline_mark_cycles; }, {},
-     "Mark the cycles in the timeline."},
+     "Mark cycles in the timeline."},
     {"HOROVOD_TIMELINE_ALL_RANKS", [](Config& c) -> Slot { return &c.timeline_all_ranks; }, {},
      "Record a timeline on every rank, not on rank 0 only."},
     {"HOROVOD_AUTOTUNE", [](Config& c) -> Slot { return &c.autotune; }, {},
-     "Tune the knobs that are not set while the job runs."},
+     "Tune the knobs that are not set, while the job runs."},
     {"HOROVOD_AUTOTUNE_LOG", [](Config& c) -> Slot { return &c.autotune_log; }, {},
-     "File that the autotuner's samples are written to, as CSV."},
+     "File for the autotuner's samples, as CSV."},
     {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", [](Config& c) -> Slot { return &c.autotune_warmup_samples; }, {0, kMaxCount},
      "Samples that the autotuner discards before it starts."},
     {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", [](Config& c) -> Slot { return &c.autotune_steps_per_sample; },
      {1, kMaxCount}, "Training steps in one sample of the autotuner."},
     {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", [](Config& c) -> Slot { return &c.autotune_bayes_opt_max_samples; },
-     {1, 1000}, "Samples that the autotuner takes before it settles on the best."},
+     {1, 1000}, "Samples that the autotuner takes before it chooses the best."},
     {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
      [](Config& c) -> Slot { return &c.autotune_gaussian_process_noise; }, {0, 1},
-     "How noisy the autotuner takes its samples to be."},
+     "Noise level that the autotuner assumes for its samples."},
     {"HOROVOD_LOG_LEVEL", [](Config& c) -> Slot { return &c.log.level; }, {},
-     "Least level of the lines that are logged; anything else means warning."},
+     "Lowest level that is logged; any other value means warning."},
     {"HOROVOD_LOG_HIDE_TIME", [](Config& c) -> Slot { return &c.log.hide_time; }, {},
-     "Leave the time out of log lines."},
+     "Omit the time from log lines."},
 
     {"HOROVOD_BACKENDS", [](Config& c) -> Slot { return &c.backends; }, {},
      "Libraries of additional backends, tried in this order before the built-in one.",
@@ -204,14 +204,15 @@ Config default_config() {
   return config;
 }
 
-// Values that mean the same are the same text.
+// Values that mean the same become the same text.
 Config comparable(Config config) {
   config.one_shot_limit = config.one_shot_limit.value_or(Tuning{}.one_shot_limit);
   config.hierarchical_allreduce = config.hierarchical_allreduce.value_or(true);
   config.hierarchical_allgather = config.hierarchical_allgather.value_or(true);
   config.torus_allreduce = config.torus_allreduce.value_or(false);
   if (config.cpu_operations.empty()) config.cpu_operations = "gloo";
-  for (std::string& path : config.backends) path = path.substr(path.rfind('/') + 1);  // hosts may keep them elsewhere
+  // their folder may differ between hosts
+  for (std::string& path : config.backends) path = path.substr(path.rfind('/') + 1);
   return config;
 }
 
@@ -234,7 +235,7 @@ Status check_limit(const char* name, int64_t value, const char* limit_name, int6
   return {Code::invalid_argument, fmt::format("{}={} must not exceed {}={}", name, value, limit_name, limit)};
 }
 
-// What holds between knobs.
+// Constraints between knobs.
 Status check_together(const Config& c) {
   for (const Status& check : {check_place("HOROVOD_RANK", c.rank, "HOROVOD_SIZE", c.size),
                               check_place("HOROVOD_LOCAL_RANK", c.local_rank, "HOROVOD_LOCAL_SIZE", c.local_size),
@@ -251,7 +252,7 @@ Status check_together(const Config& c) {
                         c.heartbeat_time, c.silence_time)};
   }
   if (!c.gpu_operations.empty() && c.gpu_operations != "nccl" && c.gpu_operations != "host") {
-    // Upstream's build takes NCCL or MPI here, and people set it in their Dockerfiles.
+    // Upstream's build accepts NCCL or MPI here, and users set them in Dockerfiles.
     if (c.gpu_operations != "NCCL" && c.gpu_operations != "MPI") {
       return {Code::invalid_argument, fmt::format("HOROVOD_GPU_OPERATIONS={} must be nccl or host", c.gpu_operations)};
     }
@@ -274,12 +275,13 @@ Result<Config> parse_config(const std::function<const char*(const char* name)>& 
   Config config;
   for (const Knob& knob : kKnobs) {
     const char* value = lookup(knob.name);
-    if (value == nullptr || *value == '\0') continue;  // `NAME= command` unsets in a shell's eyes
+    if (value == nullptr || *value == '\0') continue;  // `NAME= command` is how shells unset a variable
     if (!read_value(knob.slot(config), value, knob.range)) return bad_value(knob, value, config);
   }
   if (uses_mpi(config)) {
     Config told = config;
-    (void)place_by_scheduler(lookup, told);  // ranks come from MPI; the size is compared with the scheduler's
+    // with MPI, ranks come from MPI; the size is checked against the scheduler's
+    (void)place_by_scheduler(lookup, told);
     config.started_size = told.size > 1 ? told.size : 0;
     config.started_by = told.started_by;
   } else if (Status status = place_by_scheduler(lookup, config); !status.ok()) {

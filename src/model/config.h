@@ -1,7 +1,7 @@
 // Every knob of the engine, parsed once from the environment into an immutable Config. The table in config.cc (name,
-// default, range, one sentence) is the only place that knows their names; docs/knobs.md is generated from it.
-// No other code of the library calls getenv. A bad value is an error that names the variable, not a silent default.
-// Thread rule: plain value.
+// default, range, one sentence) is the only place that lists their names; docs/knobs.md is generated from it. No other
+// code of the library calls getenv. A bad value is an error that names the variable, not a silent default. Thread rule:
+// plain value.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +23,21 @@ struct Config {
   // Placement; the launcher sets these.
   int32_t rank = 0, size = 1, local_rank = 0, local_size = 1, cross_rank = 0, cross_size = 1;
   std::string hostname = "localhost";
-  std::string job;              // names the job on this host where a scheduler, not the launcher, started the ranks
-  std::string rendezvous_addr;  // empty: a world of one process, or of one host by a scheduler
+  std::string job;              // names the job on this host if a scheduler, not the launcher, started the ranks
+  std::string rendezvous_addr;  // empty: a world of one process, or of one host started by a scheduler
   int32_t rendezvous_port = -1;
   std::string secret_key;     // hex; the job's key
   double start_timeout = 30;  // seconds to form the world
 
   // MPI.
-  std::string controller;      // "mpi": places and meeting come from MPI; "gloo" or empty: from the variables above
-  std::string cpu_operations;  // "mpi": MPI carries the data; "gloo" or empty: the engine does
-  std::string mpi_library;     // path of the plugin; empty: the caller has to name one
-  bool mpi_threads = true;     // ask MPI for the right to call it from several threads
+  std::string controller;      // "mpi": ranks and rendezvous come from MPI; "gloo" or empty: from the variables above
+  std::string cpu_operations;  // "mpi": MPI moves the data; "gloo" or empty: the engine does
+  std::string mpi_library;     // path of the plugin; empty: the caller must name one
+  bool mpi_threads = true;     // request MPI_THREAD_MULTIPLE
   int64_t mpi_chunk = int64_t{1} << 30;    // elements, or bytes, in one call
-  int32_t started_size = 0;                // processes that a scheduler says it started; 0: not known
-  std::string started_by;                  // the program that did: "srun" or "mpirun"
-  MpiLaunch mpi_launch = MpiLaunch::none;  // which ranks could meet over MPI although nothing asks for it
+  int32_t started_size = 0;                // processes that a scheduler says it started; 0: unknown
+  std::string started_by;                  // the program that started them: "srun" or "mpirun"
+  MpiLaunch mpi_launch = MpiLaunch::none;  // which ranks could rendezvous over MPI although nothing asks for it
 
   // GPUs.
   std::string gpu_operations;                      // "nccl", "host", or empty: NCCL if every rank can use it
@@ -48,9 +48,9 @@ struct Config {
   std::string library_path, conda_prefix;  // LD_LIBRARY_PATH and CONDA_PREFIX
 
   // Elastic jobs.
-  bool elastic = false;          // the launcher says, for every world anew, what this process's place is
-  int32_t worker_id = -1;        // this process, as long as it lives; the launcher sets it
-  double elastic_timeout = 600;  // seconds to wait for a place
+  bool elastic = false;          // the launcher assigns this process's rank for every world
+  int32_t worker_id = -1;        // constant for the life of this process; the launcher sets it
+  double elastic_timeout = 600;  // seconds to wait for a rank
 
   // Connections between hosts.
   bool tls = false;
@@ -63,7 +63,7 @@ struct Config {
 
   // Negotiation.
   std::optional<int64_t>
-      fusion_threshold;  // nullopt here and below: not set by the user, the default or the tuner rules
+      fusion_threshold;  // nullopt here and below: not set by the user; the default or the tuner decides
   std::optional<double> cycle_time_ms;
   std::optional<int64_t> cache_capacity;
   bool disable_group_fusion = false;
@@ -105,21 +105,21 @@ struct Config {
 
 bool uses_mpi(const Config& config);
 
-// Among which ranks a knob has to be the same.
+// The ranks among which a knob must have the same value.
 enum class Scope { none, on_host, in_world };
 
-// `lookup` gives a variable's value or nullptr; tests pass their own, everyone else uses config_from_environment().
+// `lookup` returns a variable's value or nullptr. Tests pass their own; other code uses config_from_environment().
 Result<Config> parse_config(const std::function<const char*(const char* name)>& lookup);
 Result<Config> config_from_environment();
 MpiLaunch expected_mpi_from_environment();  // see scheduler.h
 int process_manager_from_environment();     // its descriptor (PMI_FD); -1: none
 
-// What the table says about one knob, for the launcher's option that sets it.
+// What the table says about a knob, for the launcher's option that sets it.
 struct KnobFacts {
   const char* text;  // one sentence
   double low, high;  // range of a number; both 0 for other types
 };
-std::optional<KnobFacts> knob_facts(std::string_view name);  // nullopt: the engine has no such knob
+std::optional<KnobFacts> knob_facts(std::string_view name);  // nullopt: no such knob
 std::string knobs_json();  // [{"name": .., "default": .., "range": .., "text": .., "same": ..}, ...]
 
 }  // namespace hvd

@@ -21,8 +21,8 @@ std::vector<size_t> cores_in(const CoreMask& mask) {
   return cores;
 }
 
-// Gives ranks to cores one after the other. A rank whose cores are all taken makes one of their owners move, if that
-// finds another one (Kuhn's algorithm for bipartite matching).
+// Assigns ranks to cores one by one. If all cores of a rank are taken, one of their owners moves to another core if it
+// can (Kuhn's algorithm for bipartite matching).
 class CoreMatching {
  public:
   explicit CoreMatching(size_t cores) : owner_(cores, kNobody), asked_(cores) {}
@@ -65,7 +65,7 @@ CoreMask mask_of(const std::vector<int>& cores) {
 
 CoreMask own_cores() {
   std::vector<int> cores = usable_cores();
-  if (cores.empty()) {  // the kernel does not tell
+  if (cores.empty()) {  // the kernel gives no mask
     cores.resize(static_cast<size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
     std::iota(cores.begin(), cores.end(), 0);
   }
@@ -82,7 +82,7 @@ bool must_share_cores(const std::vector<CoreMask>& masks) {
   if (in_use.size() < masks.size()) return true;
   std::vector<std::vector<size_t>> usable;
   for (const CoreMask& mask : masks) usable.push_back(cores_in(mask));
-  // Those with little choice come first, so that few ranks have to move.
+  // Ranks with the fewest choices come first, so that few ranks have to move.
   std::sort(usable.begin(), usable.end(), [](const auto& a, const auto& b) { return a.size() < b.size(); });
   CoreMatching matching(all.size() * 64);
   for (size_t rank = 0; rank < usable.size(); rank++) {

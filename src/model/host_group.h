@@ -1,5 +1,5 @@
-// What a rank holds once the ranks of its host have met: the memory they share, a bell for each of them, and the
-// sockets whose end tells that a peer died. Made by rendezvous/, used by transport/. Thread rule: plain value.
+// What a rank has after the ranks of its host have met: their shared memory, a bell for each rank, and sockets that
+// close when a peer dies. Created by rendezvous/, used by transport/. Thread rule: plain value.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct HostGroup {
 
   int32_t world_rank(int32_t local) const { return world_ranks[static_cast<size_t>(local)]; }
   const std::string& name_of(int32_t world_rank) const { return rank_names[static_cast<size_t>(world_rank)]; }
-  // The origin with the host and pid of its rank, where they are known.
+  // Fills in host and pid of the origin's rank if they are known.
   Origin placed(Origin origin) const {
     if (origin.rank >= 0 && static_cast<size_t>(origin.rank) < places.size()) {
       const RankPlace& place = places[static_cast<size_t>(origin.rank)];

@@ -1,7 +1,7 @@
-// The tree over the hosts of a world, along which requests climb to the root and plans come down. Host 0, that of rank
-// 0, is the root. A subtree is a run of consecutive hosts that begins with its top; what is below the top is dealt
-// evenly to its children, so that the tree is as low as its fan-out allows. Every host computes its own place. Thread
-// rule: plain functions.
+// The tree of the hosts of a world: requests go up to the root and plans come down. The root is host 0, which has rank
+// 0. A subtree is a run of consecutive hosts that begins with its top; the hosts below the top are divided evenly among
+// its children, so the tree is as low as its fan-out allows. Every host computes its own position. Thread rule: plain
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace hvd {
 
-// A host hears of so many others at most. benchmarks/scale shows what other values cost.
+// The most children of a host. benchmarks/scale shows what other values cost.
 inline constexpr int32_t kHostFanOut = 16;
 
 struct HostPlace {
   int32_t parent = -1;  // -1: the root
   int32_t depth = 0;    // hosts above it
   std::vector<int32_t> children;
-  int32_t end = 0;  // the subtree is this host up to, but not including, this one
+  int32_t end = 0;  // the subtree is from this host up to, but not including, `end`
 };
 
 HostPlace place_of_host(int32_t host, int32_t hosts, int32_t fan_out = kHostFanOut);

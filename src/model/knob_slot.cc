@@ -25,8 +25,7 @@ bool read_in_range(std::string_view text, const Range& range, Number& out) {
   auto read = read_number<Number>(text);
   if (!read) return false;
   Number value = *read;
-  // Comparing this way round refuses a NaN. Integers of more than 53 bits may be rounded here, but never into the
-  // range.
+  // Written so that NaN is rejected. Integers of more than 53 bits may be rounded here, but never into the range.
   if (!(static_cast<double>(value) >= range.low && static_cast<double>(value) <= range.high)) return false;
   if constexpr (std::is_integral_v<Number>) {
     if (value % static_cast<Number>(range.multiple_of) != 0) return false;
@@ -35,7 +34,7 @@ bool read_in_range(std::string_view text, const Range& range, Number& out) {
   return true;
 }
 
-// As strtol reads it, so that text such as "true" is 0.
+// Like strtol, so text such as "true" is 0.
 bool read_flag(const char* text) { return std::strtol(text, nullptr, 10) > 0; }
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -57,7 +56,7 @@ std::string in_lower_case(std::string text) {
   return text;
 }
 
-// Reads a variable's value into its slot.
+// Parses a variable's value into its slot.
 struct Reader {
   const char* value;
   const Range& range;
@@ -123,7 +122,7 @@ struct Reader {
   }
 };
 
-// The values that a slot takes, for people.
+// The allowed values of a slot, for messages.
 struct RangeText {
   const Range& range;
 

@@ -1,5 +1,5 @@
-// An operation: a request together with this rank's buffers and the way to tell that it is done.
-// Thread rule: owned by the engine; `finish` may run on any thread, once, without locks held.
+// An operation: a request with this rank's buffers and its completion callback. Thread rule: owned by the engine;
+// `finish` may run on any thread, once, without locks held.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace hvd {
 
-// How a tensor is seen. `stream` and `ready_event` belong to the accelerator runtime of `device`: the data is valid
-// once `ready_event` has happened, and work on it is ordered by `stream`. Both are null for host memory.
+// A view of a tensor. `stream` and `ready_event` belong to the accelerator runtime of `device`: the data is valid after
+// `ready_event`, and `stream` orders work on it. Both are null for host memory.
 struct TensorView {
   std::byte* data = nullptr;
   DType dtype = DType::f32;
@@ -28,7 +28,7 @@ struct TensorView {
   size_t bytes() const { return static_cast<size_t>(elements_of(shape)) * size_of(dtype); }
 };
 
-// Memory of a device belongs to its backend, which frees it when the result is released or at its own end.
+// Device memory belongs to its backend, which frees it when the result is released or when the backend ends.
 struct FreeBytes {
   static inline void (*free_on_device)(std::byte* data) = nullptr;
   bool is_on_device = false;
@@ -50,24 +50,24 @@ struct TimedActivity {
 struct Operation {
   Request request;
   TensorView input;
-  // For kinds whose output size is known at submit: the caller's buffer (it may be the input's). Otherwise data is null
-  // until the sizes are known; then `allocate` provides the memory for output.shape, or the engine does.
+  // If the output size is known at submit: the caller's buffer (may be the input's). Otherwise data is null until the
+  // sizes are known; then `allocate`, or else the engine, provides the memory for output.shape.
   TensorView output;
   std::function<std::byte*(const TensorView& output)> allocate;
   std::unique_ptr<std::byte, FreeBytes> owned_output;  // engine-allocated output
   std::vector<int64_t> sent_rows;                      // alltoall: for each rank of the set
   std::vector<int64_t> received_rows;  // allgather, alltoall: from each rank of the set; known before a backend runs
-  int64_t largest_rows = 0;            // alltoall: of all pairs of ranks
-  uint64_t set_serial = 0;             // of the process set it was submitted for, see ProcessSets::serial()
-  int32_t root_position = 0;           // broadcast: the root's place in the process set
+  int64_t largest_rows = 0;            // alltoall: the maximum over all pairs of ranks
+  uint64_t set_serial = 0;             // of the process set at submit, see ProcessSets::serial()
+  int32_t root_position = 0;           // broadcast: the root's position in the process set
   int32_t result = -1;                 // join: last rank; add_process_set: id
-  // On a device: events of its backend, after which the input is ready and the output is written.
+  // On a device: backend events, recorded when the input is ready and when the output is written.
   std::shared_ptr<void> ready;
   std::shared_ptr<void> finished;
   std::shared_ptr<const std::vector<TimedActivity>> activities;  // null: its backend has recorded none
-  bool is_stand_in = false;  // on a device, of a rank that has joined: zeros, without memory of their own
-  bool running = false;      // a backend has it
-  Status status;             // valid once done
+  bool is_stand_in = false;  // on a device, for a rank that has joined: zeros without memory of their own
+  bool running = false;      // a backend is executing it
+  Status status;             // valid once the operation is done
 };
 
 }  // namespace hvd

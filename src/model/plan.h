@@ -12,20 +12,20 @@
 
 namespace hvd {
 
-using AgreedRequest = std::shared_ptr<const Request>;  // shared between the plan cache and the plans under way
+using AgreedRequest = std::shared_ptr<const Request>;  // shared by the plan cache and the plans being executed
 
-// Where the tensors of a plan are: a device for each rank of the world, kHost for those that have joined or are not
-// members. Equal numbers mean equal maps, on all ranks.
+// The devices of a plan's tensors: one for each rank of the world, kHost for ranks that have joined or are not members.
+// On all ranks, equal numbers mean equal maps.
 struct DevicePlaces {
   uint32_t number = 0;  // 0: in host memory
   std::shared_ptr<const std::vector<Device>> map;
 };
 
 struct Plan {
-  // Fused tensors: same kind, dtype, device, reduce op, factors, root and process set, so tensors.front() speaks for
-  // all of them. For allgather and alltoall the first dimensions are those of one rank only: the ranks exchange them.
+  // Fused tensors: same kind, dtype, device, reduce op, factors, root and process set, so tensors.front() describes all
+  // of them. For allgather and alltoall the first dimensions are those of one rank; the ranks exchange theirs.
   std::vector<AgreedRequest> tensors;
-  // Not ok: nothing is executed; every rank that has these names pending fails them with this code and text.
+  // Not ok: nothing is executed. Every rank with a pending operation of these names fails it with this code and text.
   Code error = Code::ok;
   std::string error_text;
   Origin error_origin = {};
@@ -35,7 +35,7 @@ struct Plan {
   const Request& first() const { return *tensors.front(); }
 };
 
-// Parameters the autotuner may change while the job runs; they take effect between two plans, on all ranks alike.
+// Parameters that the autotuner may change during the job. They take effect between two plans, on all ranks at once.
 struct Tuning {
   int64_t fusion_threshold = 128 << 20;  // bytes
   double cycle_time_ms = 0;              // linger before fusing
@@ -50,12 +50,12 @@ struct StallReport {
 };
 
 struct ShutdownNotice {
-  int32_t rank = -1;  // that asked for it; -1: the stall inspector
+  int32_t rank = -1;  // the rank that requested it; -1: the stall inspector
   std::string reason;
   Origin origin = {};
 };
 
-// What the root of the negotiation tells every rank, in order.
+// What the root of the negotiation sends to every rank, in order.
 using Decision = std::variant<Plan, Tuning, StallReport, ShutdownNotice>;
 
 }  // namespace hvd

@@ -1,6 +1,5 @@
-// The process sets of a world: which ranks belong to which id. Every rank holds the same table because adding and
-// removing are plans. Ids of removed sets are used again, first removed first; a serial number never is.
-// Thread rule: plain value.
+// The process sets of a world: the ranks of each id. Every rank has the same table because adding and removing are
+// plans. Ids of removed sets are reused, oldest first; serial numbers never are. Thread rule: plain value.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace hvd {
 
-// Why an operation on a set fails that is gone before all its ranks have submitted it.
+// The error of an operation whose set was removed before all its ranks had submitted it.
 Status process_set_removed(int32_t id);
 
 class ProcessSets {
@@ -23,7 +22,7 @@ class ProcessSets {
 
   const std::vector<int32_t>* ranks(int32_t id) const;  // sorted; nullptr: no such set
   bool contains(int32_t id, Rank rank) const { return position(id, rank).has_value(); }
-  std::optional<int32_t> position(int32_t id, Rank rank) const;  // rank inside the set
+  std::optional<int32_t> position(int32_t id, Rank rank) const;  // rank in the set
   std::optional<int32_t> find(const std::vector<int32_t>& sorted_ranks) const;
   std::vector<int32_t> ids() const;
   uint64_t serial(int32_t id) const;  // differs from that of an earlier set with this id; 0: the world, or no such set

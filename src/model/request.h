@@ -1,4 +1,4 @@
-// A request: one rank wants this collective on this name. Plain data without buffers, so that it can travel.
+// A request: one rank is ready for this collective on this name. Plain data without buffers, so it can be sent.
 // An Operation (operation.h) is a request with the local buffers. Thread rule: plain values.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace hvd {
 
-enum class Rank : int32_t {};  // position in the world; set positions are plain ints
+enum class Rank : int32_t {};  // rank in the world; positions in a set are plain ints
 constexpr int32_t index_of(Rank rank) { return static_cast<int32_t>(rank); }
 
 enum class Kind : uint8_t {
@@ -22,8 +22,8 @@ enum class Kind : uint8_t {
   reducescatter,
   barrier,
   join,
-  add_process_set,     // collective over the world; Request::ranks names the members
-  remove_process_set,  // collective over the world; Request::process_set is the one to remove
+  add_process_set,     // collective over the world; Request::ranks are the members
+  remove_process_set,  // collective over the world; Request::process_set is removed
 };
 inline constexpr Kind kLastKind = Kind::remove_process_set;
 
@@ -33,7 +33,7 @@ inline constexpr ReduceOp kLastReduceOp = ReduceOp::product;
 using Device = int32_t;  // kHost, or the ordinal of an accelerator
 inline constexpr Device kHost = -1;
 
-inline constexpr int32_t kWorldSet = 0;  // id of the process set that holds every rank
+inline constexpr int32_t kWorldSet = 0;  // id of the process set of all ranks
 
 using Shape = std::vector<int64_t>;
 
@@ -49,7 +49,7 @@ struct Request {
   double postscale = 1.0;
   Shape shape;                 // this rank's; the first dimension may differ in allgather and alltoall
   std::vector<int32_t> ranks;  // add_process_set: sorted
-  std::string group;           // not empty: becomes ready together with the other members of the group
+  std::string group;           // not empty: the request becomes ready together with the other members of the group
   uint32_t group_size = 0;
 
   bool operator==(const Request&) const = default;
@@ -63,7 +63,7 @@ int64_t elements_of(const Shape& shape);      // product; 1 for a scalar
 int64_t row_elements_of(const Shape& shape);  // product of all dimensions but the first
 size_t bytes_of(const Request& request);
 
-// May this rank's first dimension differ from the others'?
+// Whether this rank's first dimension may differ from that of other ranks.
 constexpr bool rows_may_differ(Kind kind) { return kind == Kind::allgather || kind == Kind::alltoall; }
 
 }  // namespace hvd

@@ -18,7 +18,7 @@
 namespace hvd {
 namespace {
 
-constexpr int32_t kFirstPort = 20000, kPorts = 12000;  // below what Linux gives to clients
+constexpr int32_t kFirstPort = 20000, kPorts = 12000;  // below the ephemeral port range of Linux
 
 Status bad(std::string text) { return {Code::invalid_argument, std::move(text)}; }
 
@@ -39,7 +39,7 @@ class Environment {
     std::string value = text(name);
     number = read_number<int32_t>(value).value_or(-1);
     if (number >= 0) return {};
-    return bad(value.empty() ? fmt::format("{} is not set, but other variables of its kind are", name)
+    return bad(value.empty() ? fmt::format("{} is not set, but other variables of this scheduler are", name)
                              : fmt::format("{}={} is not a number", name, value));
   }
 
@@ -47,13 +47,13 @@ class Environment {
   const std::function<const char*(const char* name)>& lookup_;
 };
 
-// Ranks that are consecutive on each host, as many on each: all that can be known without asking the others. Another
-// order is noticed by some rank, here.
+// Assumes consecutive ranks on each host, the same number on every host: no more can be known without asking other
+// ranks. If the order is different, at least one rank notices it here.
 Status place_between_hosts(std::string_view launcher, Config& c) {
   if (c.local_size == c.size) return {};
   if (c.local_size < 1 || c.size % c.local_size != 0 || c.rank % c.local_size != c.local_rank) {
     return bad(fmt::format(
-        "{} gave rank {} of {} the place {} of {} on its host; ranks must be consecutive on each host and as many on "
+        "{} gave rank {} of {} the local rank {} of {}; ranks must be consecutive on each host, the same number on "
         "each. Start the job with horovodrun, or map ranks by slot",
         launcher, c.rank, c.size, c.local_rank, c.local_size));
   }
@@ -61,9 +61,9 @@ Status place_between_hosts(std::string_view launcher, Config& c) {
   c.cross_size = c.size / c.local_size;
   if (!c.rendezvous_addr.empty() && !c.secret_key.empty()) return {};
   return bad(fmt::format(
-      "{} started {} processes on several hosts, but does not say where they can meet. Export "
+      "{} started {} processes on several hosts, but gives no address for them to connect to. Export "
       "HOROVOD_GLOO_RENDEZVOUS_ADDR (an address of the first host), HOROVOD_GLOO_RENDEZVOUS_PORT (a free port "
-      "there) and _HOROVOD_SECRET_KEY (openssl rand -hex 32) to all of them; or let them meet over MPI, with "
+      "there) and _HOROVOD_SECRET_KEY (openssl rand -hex 32) to all of them; or use MPI for the rendezvous, with "
       "HOROVOD_CONTROLLER=mpi; or start the job with horovodrun",
       launcher, c.size));
 }
@@ -75,14 +75,14 @@ Status place_by_open_mpi(const Environment& environment, Config& c) {
         environment.read("OMPI_COMM_WORLD_LOCAL_SIZE", c.local_size)}) {
     if (!status.ok()) return status;
   }
-  // Open MPI 5 has the first, version 4 the others; the folder has the process id of mpirun in its name.
+  // Open MPI 5 sets the first, version 4 the others; the folder name contains the process id of mpirun.
   c.job = fmt::format("ompi/{}/{}/{}", environment.text("PMIX_NAMESPACE"), environment.text("OMPI_MCA_ess_base_jobid"),
                       environment.text("OMPI_MCA_orte_jobfam_session_dir"));
   return place_between_hosts("mpirun", c);
 }
 
-// The process that started the ranks of this host, which tells jobs apart where nothing else does: MPICH's proxy. A
-// script may stand between it and us.
+// The process that started the ranks of this host (MPICH's proxy); it distinguishes jobs when nothing else does. There
+// may be a script between it and this process.
 pid_t find_proxy() {
   pid_t parent = ::getppid();
   for (pid_t pid = parent; pid > 1;) {
@@ -106,9 +106,9 @@ Status place_by_pmi(const Environment& environment, Config& c) {
   bool is_cray = environment.has("PMI_LOCAL_RANK");
   if (!is_cray && !environment.has("MPI_LOCALRANKID")) {
     return bad(
-        fmt::format("PMI_SIZE is {}, but nothing tells which of the processes are on this host (MPI_LOCALRANKID, "
+        fmt::format("PMI_SIZE is {}, but no variable says which of the processes are on this host (MPI_LOCALRANKID, "
                     "MPI_LOCALNRANKS); start "
-                    "the job with horovodrun, or set HOROVOD_RANK, HOROVOD_SIZE and their like",
+                    "the job with horovodrun, or set HOROVOD_RANK, HOROVOD_SIZE and the others",
                     c.size));
   }
   for (const Status& status : {environment.read(is_cray ? "PMI_LOCAL_RANK" : "MPI_LOCALRANKID", c.local_rank),
@@ -120,23 +120,23 @@ Status place_by_pmi(const Environment& environment, Config& c) {
 }
 
 bool is_slurm_step(const Environment& environment) {
-  // A batch script has SLURM_PROCID too, but is no task of a step.
+  // A batch script has SLURM_PROCID too, but is not a task of a step.
   return environment.has_all({"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID",
                               "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE"});
 }
 
-// Slurm may offer PMI to its own tasks: then it knows more than PMI does.
+// Slurm may offer PMI to its own tasks; its own variables are then more complete than PMI's.
 bool is_pmi_of_slurm(const Environment& environment) {
   return is_slurm_step(environment) && environment.text("PMI_RANK") == environment.text("SLURM_PROCID") &&
          environment.text("PMI_SIZE") == environment.text("SLURM_STEP_NUM_TASKS");
 }
 
-// Where the tasks of a step on several hosts meet: on its first node, at a port that follows from job and step.
+// Where the tasks of a step on several hosts connect: its first node, at a port derived from job and step.
 Status meet_by_slurm(const Environment& environment, int32_t job, int32_t step, Config& c) {
   if (c.secret_key.empty()) {
     return bad(fmt::format(
-        "srun started {} tasks on several hosts, and they have no key to recognise each other by. Put this line before "
-        "srun: export _HOROVOD_SECRET_KEY=$(openssl rand -hex 32); or let them meet over MPI: srun --mpi=pmix for Open "
+        "srun started {} tasks on several hosts, but they have no key to authenticate each other. Put this line before "
+        "srun: export _HOROVOD_SECRET_KEY=$(openssl rand -hex 32); or rendezvous over MPI: srun --mpi=pmix for Open "
         "MPI, --mpi=pmi2 for MPICH",
         c.size));
   }
@@ -158,7 +158,7 @@ Status place_by_slurm(const Environment& environment, Config& c) {
         environment.read("SLURM_JOB_ID", job)}) {
     if (!status.ok()) return status;
   }
-  if (c.size == 1) {  // also the shell of salloc, whose other variables tell of the whole allocation
+  if (c.size == 1) {  // also the shell of salloc, whose other variables describe the whole allocation
     c.rank = c.local_rank = 0;
     return {};
   }
@@ -203,9 +203,11 @@ MpiLaunch mpi_launch(const std::function<const char*(const char* name)>& lookup)
   Environment environment(lookup);
   if (environment.has("HOROVOD_RANK") || environment.has("HOROVOD_SIZE")) return MpiLaunch::none;
   Config told;
-  (void)place_by_scheduler(lookup, told);  // it may fail because there is no place to meet, which MPI would be
+  // errors are ignored: the rendezvous address may be missing, which MPI would replace
+  (void)place_by_scheduler(lookup, told);
   bool has_pmix = environment.has_all({"PMIX_RANK", "PMIX_NAMESPACE"});
-  if (told.started_by.empty()) {  // PMIx does not say how many there are; the shell of an allocation may have it, too
+  // PMIx does not give the number of processes; the shell of an allocation may have set it, too
+  if (told.started_by.empty()) {
     return has_pmix && !environment.has("SLURM_JOB_ID") ? MpiLaunch::several_hosts : MpiLaunch::none;
   }
   bool has_pmi = has_pmix || environment.has("PMI_RANK");

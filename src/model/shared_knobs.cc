@@ -10,7 +10,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kMostNamed = 8;  // ranks in a message; the rest is counted
+constexpr size_t kMostNamed = 8;  // ranks listed in a message; the rest are counted
 
 std::string ranks_text(std::vector<int32_t> ranks) {
   std::sort(ranks.begin(), ranks.end());

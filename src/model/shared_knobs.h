@@ -1,6 +1,6 @@
-// Knobs that decide how data are laid out, cut or exchanged have to be the same on all ranks that take part. Every rank
-// brings their values to the meeting, where they are compared: ranks that go on with different values would read each
-// other's data at wrong places. Thread rule: pure functions.
+// Knobs that determine how data are laid out, divided or exchanged must be the same on all ranks concerned. Every rank
+// sends their values at the rendezvous, where they are compared: ranks with different values would read each other's
+// data at wrong offsets. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct SharedKnob {
   bool operator==(const SharedKnob&) const = default;
 };
 
-// `scope`: those that count between the ranks of a host, which are all of them, or those that count between hosts too.
+// `scope`: on_host returns all shared knobs, in_world only those that must also agree between hosts.
 std::vector<SharedKnob> shared_knobs(const Config& config, Scope scope);
 
 struct KnobsOf {
-  std::vector<int32_t> ranks;  // which have these values
+  std::vector<int32_t> ranks;  // the ranks that have these values
   std::vector<SharedKnob> knobs;
 };
-// Not ok: names every knob that differs, its values and the ranks that have them.
+// Not ok: names every knob that differs, with its values and their ranks.
 Status compare_knobs(const std::vector<KnobsOf>& all, Scope scope);
 
 void encode(Encoder& out, const std::vector<SharedKnob>& knobs);

@@ -1,5 +1,5 @@
-// How far the ranks below each child of a node have followed the stream of down messages: as far as the last of them.
-// Thread rule: plain value.
+// How far the ranks below each child of a node have processed the stream of down messages: the minimum over these
+// ranks. Thread rule: plain value.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class Acknowledgements {
   uint64_t processed_by(Child child) const { return processed_[static_cast<size_t>(index_of(child))]; }
   uint64_t processed_by_all() const { return *std::min_element(processed_.begin(), processed_.end()); }
 
-  // False: the child claims messages that were never sent.
+  // False: the child acknowledges messages that were never sent.
   bool advance(Child child, uint64_t count) {
     uint64_t& processed = processed_[static_cast<size_t>(index_of(child))];
     if (count > sent_ - processed) return false;

@@ -32,7 +32,7 @@ class Aggregator::State final : public IntakeListener, public DownListener {
   Status on_full(Arrival&& arrival, uint64_t position, TimePoint now) override;
   Status on_join(std::span<const int32_t> ranks, const AgreedRequest& request, TimePoint now) override;
   void on_shutdown(Rank rank, std::string_view reason, const Origin& origin) override;
-  void on_acknowledged(uint64_t, uint64_t) override {}  // flush() asks
+  void on_acknowledged(uint64_t, uint64_t) override {}  // flush() checks instead
   bool on_ended(const Ended& ended) override;
   void on_evicted(const KnownId& known, CacheId id) override;
   void on_shutdown_notice() override { stopped_ = true; }
@@ -57,13 +57,13 @@ class Aggregator::State final : public IntakeListener, public DownListener {
   Gathering gathering_;
   Intake intake_;
   DownReader reader_;
-  uint64_t acknowledged_ = 0;        // what the node above has been told
-  std::deque<uint64_t> remembered_;  // the down messages of evictions and errors that are not acknowledged
-  std::vector<CacheId> whole_ids_;   // complete and not written yet; in no group, so that their order is free
-  NameMap<std::set<const Entry*>> passed_groups_;  // groups of which members were passed on, and those
+  uint64_t acknowledged_ = 0;        // acknowledged to the node above
+  std::deque<uint64_t> remembered_;  // down messages with evictions and errors that are not acknowledged
+  std::vector<CacheId> whole_ids_;   // complete and not written yet; not in a group, so their order is free
+  NameMap<std::set<const Entry*>> passed_groups_;  // groups with members that were passed on, and these members
   Bytes outgoing_;                                 // written before the next acknowledgement
-  TimePoint now_;                                  // while a message is followed
-  bool stopped_ = false;                           // the shutdown notice has come
+  TimePoint now_;                                  // while a message is processed
+  bool stopped_ = false;                           // the shutdown notice has arrived
 };
 
 Status Aggregator::State::receive(Rank rank, ByteView message, TimePoint now) {
@@ -76,7 +76,7 @@ Status Aggregator::State::on_cached(Arrival&& arrival, uint64_t position, TimePo
     return {Code::unknown, fmt::format("rank {} sent the unknown cache id {}", index_of(arrival.rank), arrival.id)};
   }
   arrival.request = known->request;
-  // An evicted id is forgotten once all ranks have acknowledged that, so that it cannot wait.
+  // An evicted id is forgotten once all ranks have acknowledged the eviction, so it must not wait.
   return submit(*known->entry, std::move(arrival), position, now, known->evicted_in != 0);
 }
 
@@ -194,7 +194,8 @@ void Aggregator::State::close(Entry& entry) {
   table().release(entry);
 }
 
-// The node above must not take what was submitted after these messages for what was submitted before; 0: it does not.
+// The last message that this was submitted after, unless it is already acknowledged: the node above must not treat the
+// entry as submitted before it. 0: none.
 uint64_t Aggregator::State::must_know(const Entry& entry) const {
   int32_t set = entry.key.process_set;
   uint64_t message = std::max(entry.failed_in, set == kWorldSet ? 0 : gathering_.removed_in(set));

@@ -1,10 +1,10 @@
-// A node of the negotiation tree below the root: turns what the ranks below it submit into one stream for the node
-// above. What all of them have submitted goes up as one item; cached requests of a whole step as a run of numbers.
-// Pure: no threads, sockets or clocks. Thread rule: one caller at a time.
+// A node of the negotiation tree below the root: combines the submissions of the ranks below it into one stream for the
+// node above. A request that all of them have submitted becomes one item; the cached requests of a whole step become a
+// run of numbers. Pure: no threads, sockets or clocks. Thread rule: one caller at a time.
 //
-// The engine of every host's leader has one, except the root's host and hosts whose subtree is a single rank: its
-// Negotiator sends to the node above directly. Its children are the ranks of its host, its own among them, and the
-// leaders of the hosts below it. The engine of the root has a Coordinator with the same kind of children.
+// The engine of every host's leader has one, except on the root's host and on hosts whose subtree is a single rank: its
+// Negotiator sends directly to the node above. Its children are the ranks of its host, including its own, and the
+// leaders of the hosts below. The engine of the root has a Coordinator with the same kinds of children.
 //
 //   up      for each local rank and each leader below: receive(rank, message, now)
 //           flush(now, out): send `out` to the leader above, for whose node it is a message of any rank below this one
@@ -23,12 +23,12 @@
 // What may overtake what. Submissions of one rank for different names may arrive in any order, and after
 // acknowledgements that the rank wrote later. That is safe because a node compares positions (gathering.h) only with
 // messages that fail the very name or remove its process set, and evicted ids are only looked up; and when such a
-// message comes down, what is held of that name goes up before any acknowledgement of it. So who submitted an item knew
-// of such a message if and only if it was acknowledged before the item, or the item says so itself (`knows`,
+// message comes down, held arrivals of that name go up before any acknowledgement of it. So the ranks that submitted an
+// item knew of such a message if and only if it was acknowledged before the item, or the item says so (`knows`,
 // subtree_messages.h). Members of a group that all ranks submit in one order go up in that order.
 //
-// What the root does not know: it sees arrivals that are held by nodes below only when they go up. Until then its
-// reports may say of a rank that waits for less than the hold time that it has nothing pending.
+// What the root does not know: it sees arrivals held by nodes below only when they go up. Until then its reports may
+// claim that a rank that has waited for less than the hold time has nothing pending.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +44,10 @@
 namespace hvd {
 
 struct AggregatorSettings {
-  Duration hold = Duration::max();  // how long a name is held at most; max: as long as it takes
+  Duration hold = Duration::max();  // longest time to hold a name; max: no limit
 };
 
-// A tenth of the time after which the root reports or fails what is incomplete; as long as it takes if it does neither.
+// A tenth of the time after which the root reports or fails incomplete requests; no limit if it does neither.
 Duration hold_time(const CoordinatorSettings& root);
 
 class Aggregator {
@@ -56,17 +56,17 @@ class Aggregator {
   Aggregator(int32_t world_size, const std::vector<std::vector<int32_t>>& children, AggregatorSettings settings);
   ~Aggregator();
 
-  // Takes one message of the child that the rank is below (of itself, if it is a child). Not ok: the bytes are not a
-  // message that a Negotiator or an Aggregator writes; the child is broken.
+  // Processes one message of the child that the rank is below (or is itself). Not ok: neither a Negotiator nor an
+  // Aggregator writes such a message; the child is broken.
   Status receive(Rank rank, ByteView message, TimePoint now);
 
-  // Takes one message of the root, before any child does. Not ok: not the next message of a coordinator.
+  // Processes one message of the root, before any child does. Not ok: not the next message of a coordinator.
   Status follow(ByteView message, TimePoint now);
 
-  // Appends the next message for the node above to `out` and returns true, or returns false if there is nothing to say.
+  // Appends the next message for the node above to `out` and returns true; false: there is nothing to send.
   bool flush(TimePoint now, Bytes& out);
 
-  // When flush() must run again although nothing arrives; kNever if it need not.
+  // When flush() must run again even if nothing arrives; kNever if it need not.
   TimePoint next_deadline() const;
 
  private:

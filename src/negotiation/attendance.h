@@ -1,5 +1,5 @@
-// Which ranks below a node have submitted a name. A child all of whose members have is one bit, so that taking note of
-// a whole subtree costs the same as taking note of one rank. Thread rule: plain value.
+// Which ranks below a node have submitted a name. A child whose members all have is one bit, so that recording a whole
+// subtree costs the same as recording one rank. Thread rule: plain value.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ class Attendance {
   // Of members of the process set only: a whole child stands for its members.
   bool contains(Rank rank) const { return children_.contains(tree_->child_of(rank)) || ranks_.contains(rank); }
   bool contains_whole(Child child) const { return children_.contains(child); }
-  // No rank is in it alone: a child is either whole or absent.
+  // Every child is either complete or absent.
   bool is_by_child() const { return ranks_.empty(); }
 
-  // The child has that many members, and none is here yet.
+  // The child has that many members, none of which is recorded yet.
   void insert_whole(Child child, int32_t members) {
     children_.insert(child);
     count_ += members;
   }
-  // Nothing changes if the rank is here already.
+  // Does nothing if the rank is already recorded.
   void insert(Rank rank) {
     if (!contains(rank)) count_ += ranks_.insert(rank) ? 1 : 0;
   }

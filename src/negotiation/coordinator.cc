@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "negotiation/carried.h"
 #include "negotiation/intake.h"
 #include "negotiation/last_seen.h"
 #include "negotiation/messages.h"
@@ -24,11 +25,13 @@ class Coordinator::State final : public IntakeListener {
         intake_(readiness_.gathering().tree().count_ranks(), readiness_.gathering()),
         cache_(settings_.cache_capacity, readiness_.table()),
         writer_(readiness_.gathering().tree(), cache_),
-        activity_(readiness_.gathering().tree()) {}
+        activity_(readiness_.gathering().tree()),
+        carrying_(settings_.collective_timeout > Duration{} ? nullptr : settings_.carried, readiness_, cache_,
+                  activity_, intake_.acknowledgements()) {}
 
   Status receive(Rank rank, ByteView message, TimePoint now);
   bool decide(TimePoint now, Bytes& out);
-  void finish_offered(TimePoint now);
+  void finish_offered(TimePoint now) { carrying_.finish_offered(now); }
   TimePoint next_deadline() const;
   void tune(const Tuning& tuning) { next_tuning_ = tuning; }
 
@@ -39,9 +42,6 @@ class Coordinator::State final : public IntakeListener {
   void on_shutdown(Rank rank, std::string_view reason, const Origin& origin) override;
   void on_acknowledged(uint64_t before, uint64_t now) override;
   void note(const Arrival& arrival, int32_t process_set);
-  bool carries() const { return settings_.carried != nullptr && settings_.collective_timeout <= Duration{}; }
-  bool take_carried(CachedPlan& plan, Arrival& arrival, ByteView data, TimePoint now);
-  void finish_carried(CachedPlan& plan, ByteView theirs, TimePoint now);
 
   TimePoint plans_due() const;
   TimePoint timeout_due() const;
@@ -62,8 +62,7 @@ class Coordinator::State final : public IntakeListener {
   PlanCache cache_;
   PlanWriter writer_;
   LastSeen activity_;
-  Bytes offers_;                   // what the next message begins with: its number, and they
-  std::vector<CachedPlan*> both_;  // carried by both, and to be finished once they are offered
+  CarryingRoot carrying_;
   std::optional<TimePoint> last_report_;
   std::optional<ShutdownNotice> shutdown_;
   bool stopped_ = false;  // the shutdown notice has been sent
@@ -87,7 +86,7 @@ Status Coordinator::State::on_cached(Arrival&& arrival, uint64_t position, TimeP
   ByteView data = std::exchange(arrival.data, {});
   if (!data.empty()) {
     if (data.size() != bytes_of(*plan->request)) return broken(arrival.rank, "it carried what is not the tensor");
-    if (take_carried(*plan, arrival, data, now)) return {};
+    if (carrying_.take(*plan, arrival, data, now)) return {};
   }
   return readiness_.submit(*plan->entry, std::move(arrival), position, now);
 }
@@ -124,59 +123,12 @@ void Coordinator::State::on_acknowledged(uint64_t before, uint64_t now) {
 
 void Coordinator::State::note(const Arrival& arrival, int32_t process_set) {
   if (activity_.have_all_submitted(arrival.child)) return;
-  // Of a whole subtree, those that have joined have said so, and all others speak now.
+  // In a whole subtree, some ranks have already joined, and all others submit now.
   bool is_all = process_set == kWorldSet || readiness_.gathering().tree().is_single(arrival.child);
   if (arrival.some == nullptr && is_all) return activity_.submitted_by_all(arrival.child);
   for (int32_t rank : readiness_.gathering().ranks_of(arrival, process_set, false)) {
     activity_.submitted(Rank{rank});
   }
-}
-
-// ---- carrying: what follows makes true what carried.h promises ----
-
-// False: the arrival is still to be submitted, as the first of the entry or like one that is not carried.
-bool Coordinator::State::take_carried(CachedPlan& plan, Arrival& arrival, ByteView data, TimePoint now) {
-  Entry& entry = *plan.entry;
-  bool is_first = entry.state == Entry::State::idle;
-  bool is_second = entry.state == Entry::State::collecting && entry.arrivals.size() == 1 &&
-                   entry.arrivals.front().child != arrival.child;
-  if (is_second && entry.carried == Entry::Carried::by_root && entry.cached == &plan) {
-    readiness_.settle_carried(entry, std::move(arrival));
-    finish_carried(plan, data, now);
-    return true;
-  }
-  bool is_usual = carries() && can_be_carried(*plan.request) && entry.cached == &plan && entry.failed_in == 0 &&
-                  entry.owing.empty() && readiness_.joined().empty();
-  if (!is_usual) return false;
-  if (arrival.rank != Rank{0}) {
-    if (!is_first) return false;
-    entry.carried = Entry::Carried::by_other;
-    entry.carried_data.assign(data.begin(), data.end());
-    return false;
-  }
-  if (!is_first && !(is_second && entry.carried == Entry::Carried::by_other)) return false;
-  Encoder encoder(offers_);
-  if (offers_.empty()) encoder.varint(intake_.acknowledgements().last_number() + 1);
-  write_offer(encoder, {.id = plan.id, .data = data});
-  if (is_first) {
-    entry.carried = Entry::Carried::by_root;
-    return false;
-  }
-  readiness_.settle_carried(entry, std::move(arrival));
-  both_.push_back(&plan);
-  return true;
-}
-
-void Coordinator::State::finish_carried(CachedPlan& plan, ByteView theirs, TimePoint now) {
-  cache_.use(plan);
-  activity_.finished(kWorldSet, plan.request, now);
-  readiness_.table().reset(*plan.entry);
-  settings_.carried->on_carried(*plan.request, theirs);
-}
-
-void Coordinator::State::finish_offered(TimePoint now) {
-  for (CachedPlan* plan : both_) finish_carried(*plan, plan->entry->carried_data, now);
-  both_.clear();
 }
 
 // ---- decisions ----
@@ -188,17 +140,11 @@ bool Coordinator::State::decide(TimePoint now, Bytes& out) {
   readiness_.end_cycle();
   if (next_tuning_ == tuning_) next_tuning_.reset();
   bool plans = now >= plans_due();
-  if (!plans && !next_tuning_ && report.empty() && !shutdown_ && offers_.empty()) return false;
+  if (!plans && !next_tuning_ && report.empty() && !shutdown_ && !carrying_.has_offers()) return false;
 
-  Encoder encoder(out);
   uint64_t message = intake_.acknowledgements().next_number();
-  if (offers_.empty()) {
-    encoder.varint(message);
-  } else if (out.empty()) {
-    out.swap(offers_);  // they may be large
-  } else {
-    encoder.bytes(std::exchange(offers_, {}));
-  }
+  carrying_.begin_message(message, out);
+  Encoder encoder(out);
   if (next_tuning_) {
     tuning_ = *std::exchange(next_tuning_, std::nullopt);
     write_tuning(encoder, tuning_);
@@ -255,7 +201,7 @@ void Coordinator::State::fail_overdue(TimePoint now) {
     std::string text;
     Origin origin;
   };
-  std::vector<Overdue> overdue;  // described before the first of them is gone
+  std::vector<Overdue> overdue;  // described before the first one is removed
   for (Entry* entry = readiness_.table().oldest(); entry != nullptr; entry = entry->newer) {
     if (now - entry->since < settings_.collective_timeout) break;
     Stall stall{.entry = entry, .missing = missing_ranks(*entry, readiness_.joined())};
@@ -269,7 +215,7 @@ void Coordinator::State::fail_overdue(TimePoint now) {
   }
 }
 
-// The text of the report that is due, or nothing. Asks for the shutdown if the stall has lasted too long.
+// The text of the report that is due, or nothing. Requests the shutdown if the stall has lasted too long.
 std::string Coordinator::State::check_stalls(TimePoint now) {
   if (now < stall_check_due()) return {};
   last_report_ = now;

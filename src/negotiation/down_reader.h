@@ -1,6 +1,5 @@
-// Follows the stream of down messages on behalf of a node that passes it on: what ended, and which cache ids mean what.
-// An id that was evicted stays readable until every rank below has acknowledged that. Thread rule: one caller at a
-// time.
+// Reads the stream of down messages for a node that forwards it: which requests ended, and the meaning of cache ids. An
+// evicted id stays readable until every rank below has acknowledged the eviction. Thread rule: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +23,17 @@ struct KnownId {
 // A request that all ranks agreed on, or that failed.
 struct Ended {
   const Request& request;
-  Entry* entry;  // null: this node may have none
+  Entry* entry;  // null: this node may not have one
   bool is_ok;
   int32_t result;
-  uint64_t message;  // the down message that says so
+  uint64_t message;  // the down message with this decision
 };
 
-// What the node does about it, in the order of the message.
+// The node's reactions, in the order of the message.
 class DownListener {
  public:
   virtual ~DownListener() = default;
-  // False: no coordinator says this.
+  // False: no coordinator writes this.
   virtual bool on_ended(const Ended& ended) = 0;
   virtual void on_evicted(const KnownId& known, CacheId id) = 0;
   virtual void on_shutdown_notice() = 0;
@@ -44,7 +43,7 @@ class DownReader {
  public:
   DownReader(int32_t world_size, RequestTable& table) : world_size_(world_size), table_(table) {}
 
-  // The message of that number. Not ok: that is not what it is.
+  // Reads the message of that number. Not ok: it is not that message.
   Status read(ByteView message, uint64_t number, DownListener& listener);
 
   // Live or evicted; null: no rank can know this id.
@@ -65,7 +64,7 @@ class DownReader {
   int32_t world_size_;
   RequestTable& table_;
   CacheId last_id_ = 0;
-  uint32_t device_maps_ = 0;  // that have come up
+  uint32_t device_maps_ = 0;  // received so far
   std::unordered_map<CacheId, KnownId> ids_;
   std::deque<Eviction> evictions_;  // oldest first
 };

@@ -1,4 +1,4 @@
-// Which ready tensors share a plan. Pure. Thread rule: plain functions.
+// Chooses the ready tensors that share a plan. Pure. Thread rule: plain functions.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace hvd {
 struct FusionItem {
   const Request* request = nullptr;
   const std::vector<Device>* devices = nullptr;  // per rank of the world; null: host memory
-  uint64_t bytes = 0;                            // what the tensor takes in a fusion buffer
+  uint64_t bytes = 0;                            // size of the tensor in a fusion buffer
   bool alone = false;                            // an error, or a plan with a result
 };
 
 struct FusionSettings {
-  int64_t threshold = 0;              // bytes per plan; 0: every tensor is a plan of its own
+  int64_t threshold = 0;              // bytes per plan; 0: one plan per tensor
   bool disable_group_fusion = false;  // grouped tensors fuse only within their group
 };
 
@@ -31,7 +31,7 @@ struct FusedPlans {
 };
 
 // Plans are numbered in the order of their first items. An item goes into the first plan that matches and has room, so
-// later small tensors fill earlier plans past others that do not fit. Reuses the memory of `plans`.
+// small tensors can fill earlier plans that later large tensors do not fit into. Reuses the memory of `plans`.
 void fuse(std::span<const FusionItem> items, const FusionSettings& settings, FusedPlans& plans);
 
 }  // namespace hvd

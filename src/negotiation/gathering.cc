@@ -41,7 +41,7 @@ Status Gathering::check_closely(const Entry& entry, const Arrival& arrival) cons
   return {};
 }
 
-// Nothing is asked about each rank: a whole subtree must cost no more than a rank.
+// No per-rank work: a whole subtree must cost no more than a rank.
 Status Gathering::check_whole(const Entry& entry, const Arrival& arrival, const Members& members) const {
   const NameKey& key = entry.key;
   if (members.below(arrival.child) == 0) {

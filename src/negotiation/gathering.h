@@ -1,8 +1,8 @@
-// What the ranks below a node of the negotiation tree have submitted, and the rules about who may submit what and when:
-// process sets, joins, what crossed a removal or a failure. The root (Readiness) and every Aggregator gather alike.
+// What the ranks below a node of the negotiation tree have submitted, and the rules for submissions: process sets,
+// joins, and messages that cross a removal or a failure. Used by the root (Readiness) and every Aggregator.
 //
-// Positions. A rank that submits something has processed the down messages up to some number, its position. The
-// position decides what an arrival means that crossed a down message on its way:
+// Positions. A rank that submits a request has processed the down messages up to some number, its position. For an
+// arrival that crossed a down message, the position determines its meaning:
 //   - below the message that failed the name: that message failed it, there is nothing left to do;
 //   - below the message that removed the process set: it was for the set that is gone.
 // Thread rule: one caller at a time.
@@ -21,14 +21,14 @@
 
 namespace hvd {
 
-// The rank does what a Negotiator that follows the plans does not do.
+// A protocol error: a Negotiator that follows the plans does not do this.
 Status broken(Rank rank, std::string_view what);
 
 class Gathering {
  public:
   Gathering(int32_t world_size, Subtrees tree);
 
-  // Was it submitted before the rank knew that the name has failed, or that the set is gone?
+  // Whether it was submitted before the rank knew that the name has failed, or that the set was removed.
   bool precedes_failure(const Entry& entry, uint64_t position) const { return position < entry.failed_in; }
   bool precedes_removal(int32_t process_set, uint64_t position) const {
     return !removals_.empty() && position < removed_in(process_set);
@@ -40,21 +40,21 @@ class Gathering {
                     entry.submitted.is_by_child() && !entry.submitted.contains_whole(arrival.child);
     return is_plain ? Status() : check_closely(entry, arrival);
   }
-  // Takes the arrival in.
+  // Records the arrival.
   void record(Entry& entry, Arrival&& arrival, bool precedes_removal = false);
-  // Clears what the ranks of the arrival owe. True: some of them owed something.
+  // Clears the debts of the arrival's ranks. True: some of them owed something.
   bool pay(Entry& entry, const Arrival& arrival) { return !entry.owing.empty() && pay_debts(entry, arrival); }
   // All members below this node have submitted, or are excused by having joined.
   bool is_complete(const Entry& entry) const;
-  // All ranks an arrival speaks for; of those of the set before it was removed if it precedes that.
+  // All ranks that an arrival represents; if it precedes the removal of the set, those of the removed set.
   std::vector<int32_t> ranks_of(const Arrival& arrival, int32_t process_set, bool precedes_removal) const;
 
-  // Takes effect for all that is submitted from now on; returns the id of the set.
+  // Takes effect for all later submissions; returns the id of the set.
   int32_t add_set(const std::vector<int32_t>& ranks);
-  // The set is gone, and every rank learns it by a message to come; then removal_sent() tells its number.
+  // Removes the set. Every rank learns this from a later message; removal_sent() then sets its number.
   void remove_set(int32_t process_set);
   void removal_sent(int32_t process_set, uint64_t message) { removals_.at(process_set).message = message; }
-  // The message that removed the set of this id the last time; 0: none did.
+  // The message that last removed the set of this id; 0: none.
   uint64_t removed_in(int32_t process_set) const;
 
   // Null: no such set.
@@ -85,8 +85,8 @@ class Gathering {
   RequestTable table_;
   Joins joins_;
   std::map<int32_t, Members> members_;   // by process set
-  const Members* world_;                 // of them
-  std::map<int32_t, Removal> removals_;  // process sets that existed once; their ids may be in use again
+  const Members* world_;                 // an entry of members_
+  std::map<int32_t, Removal> removals_;  // process sets that existed earlier; their ids may be in use again
 };
 
 }  // namespace hvd

@@ -1,5 +1,5 @@
-// Groups of tensors that become ready together. A group is collected under its name until it has as many members as
-// it should; a further member of that name starts the next one. Thread rule: one caller at a time.
+// Groups of tensors that become ready together. A group collects members under its name until it has its full number; a
+// further member of that name starts the next group. Thread rule: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace hvd {
 struct Group {
   std::string name;
   int32_t process_set = kWorldSet;
-  uint32_t size = 0;            // as the first request said
+  uint32_t size = 0;            // from the first request
   std::vector<Entry*> members;  // not failed, in the order they were first seen
   uint32_t failed = 0;          // members that failed count as complete
   uint32_t complete = 0;        // members that wait for the others
@@ -27,11 +27,12 @@ struct Group {
 
 class Groups {
  public:
-  // Makes the entry a member of the group that the request of one rank names, unless it is one.
+  // Makes the entry a member of the group that a rank's request names, if it is not yet a member.
   void add(Entry& entry, std::string_view name, uint32_t size);
-  // All ranks agree about the entry, which is in one group. Returns the group's members if it was the last one awaited.
+  // All ranks agree about the entry, which is in one group. If it was the last missing member, returns the group's
+  // members.
   std::vector<Entry*> complete(Entry& entry);
-  // The entry failed: it leaves its groups, and those that waited only for it are returned, one after the other.
+  // The entry failed: it leaves its groups. Returns the members that waited only for it, group by group.
   std::vector<Entry*> fail(Entry& entry);
 
   size_t size() const { return groups_.size(); }
@@ -42,7 +43,7 @@ class Groups {
   void forget(Group& group);
 
   std::list<Group> groups_;
-  NameMap<Group*> filling_;  // those that still accept members
+  NameMap<Group*> filling_;  // groups that still accept members
 };
 
 }  // namespace hvd

@@ -20,7 +20,7 @@ Status speaks_for_another(Rank rank, Rank other) {
   return broken(rank, fmt::format("it speaks for rank {}, which is not below it", index_of(other)));
 }
 
-// Nothing has waited since before the clock began.
+// Ages are limited to the clock's epoch.
 TimePoint before(TimePoint now, Duration age) { return now - std::min(age, std::max(now - TimePoint{}, Duration{})); }
 
 }  // namespace
@@ -75,7 +75,7 @@ Status Intake::take_subtree(Child child, TimePoint now, IntakeListener& listener
   uint64_t position = item.knows == 0 ? known : item.knows;
   Rank lowest{gathering_.tree().ranks(child).front()};
   if (position < known || position > acknowledgements_.last_number()) {
-    return broken(lowest, "a request was sent by ranks that know what was never said");
+    return broken(lowest, "a request refers to messages that were never sent");
   }
   switch (item.tag) {
     case SubtreeTag::acknowledge: return acknowledge(child, item.value, listener);
@@ -100,7 +100,7 @@ Status Intake::take_subtree(Child child, TimePoint now, IntakeListener& listener
       return {};
     }
     case SubtreeTag::knows:
-    case SubtreeTag::age: return {};  // they belong to the other items
+    case SubtreeTag::age: return {};  // these belong to the other items
   }
   return {};
 }
@@ -125,7 +125,7 @@ Status Intake::acknowledge(Child child, uint64_t count, IntakeListener& listener
   return {};
 }
 
-// Those that the item lists are below the child.
+// Checks that the listed ranks are below the child.
 Status Intake::check_ranks(Child child) const {
   if (subtree_item_.tag == SubtreeTag::full) return {};
   for (int32_t rank : subtree_item_.ranks) {
@@ -135,7 +135,7 @@ Status Intake::check_ranks(Child child) const {
   return {};
 }
 
-// All but the request.
+// Everything except the request.
 Arrival Intake::arrival_of(Child child, TimePoint now) const {
   const SubtreeItem& item = subtree_item_;
   Arrival arrival{.rank = Rank{gathering_.tree().ranks(child).front()}, .child = child};

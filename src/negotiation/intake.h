@@ -1,6 +1,6 @@
-// Reads what the children of a node in the negotiation tree say, and keeps count of what each has acknowledged: the
-// messages of Negotiators (messages.h) and of Aggregators (subtree_messages.h). The Coordinator and every Aggregator
-// listen through one. Thread rule: one caller at a time.
+// Reads the messages of a node's children in the negotiation tree, and tracks what each has acknowledged: messages of
+// Negotiators (messages.h) and of Aggregators (subtree_messages.h). Used by the Coordinator and every Aggregator.
+// Thread rule: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 
 namespace hvd {
 
-// What a node does with it. `position`: how many down messages those had processed who submitted it. Not ok: the child
-// is broken.
+// The node's reactions. `position`: how many down messages the submitting ranks had processed. Not ok: the child is
+// broken.
 class IntakeListener {
  public:
   virtual ~IntakeListener() = default;
@@ -34,7 +34,7 @@ class Intake {
   Intake(int32_t world_size, const Gathering& gathering)
       : world_size_(world_size), gathering_(gathering), acknowledgements_(gathering.tree().size()) {}
 
-  // One message of the child that the rank is below.
+  // Reads one message of the child that the rank is below.
   Status receive(Rank rank, ByteView message, TimePoint now, IntakeListener& listener);
 
   Acknowledgements& acknowledgements() { return acknowledgements_; }
@@ -51,7 +51,7 @@ class Intake {
   int32_t world_size_;
   const Gathering& gathering_;
   Acknowledgements acknowledgements_;
-  UpItem item_;  // kept between calls so that reading need not allocate
+  UpItem item_;  // reused between calls to avoid allocation
   SubtreeItem subtree_item_;
 };
 

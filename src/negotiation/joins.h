@@ -1,5 +1,5 @@
-// Which ranks have joined: they have no more data and take part in allreduces on the world set with zeros, until all
-// ranks have joined. Thread rule: plain value.
+// Which ranks have joined: they have no more data and contribute zeros to allreduces on the world set, until all ranks
+// have joined. Thread rule: plain value.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@ class Joins {
  public:
   explicit Joins(int32_t world_size) : world_size_(world_size), ranks_(world_size) {}
 
-  // False: it has joined already.
+  // False: it has already joined.
   bool join(Rank rank) {
     if (!ranks_.insert(rank)) return false;
     last_ = in_this_cycle_ ? std::max(last_, index_of(rank)) : index_of(rank);
     in_this_cycle_ = true;
     return true;
   }
-  // Ranks that join between two calls join at the same time; the highest of them counts as the last.
+  // Ranks that join between two calls count as joining at the same time; the highest of them is the last.
   void end_cycle() { in_this_cycle_ = false; }
 
   const RankSet& ranks() const { return ranks_; }

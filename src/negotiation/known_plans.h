@@ -1,4 +1,4 @@
-// A rank's copy of the plan cache. It changes only as the coordinator's messages say, so all ranks hold the same.
+// A rank's copy of the plan cache. Only the coordinator's messages change it, so all copies are equal.
 // Thread rule: one caller at a time.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "model/plan.h"
+#include "negotiation/carried.h"
 #include "negotiation/messages.h"
 #include "negotiation/name_key.h"
 
@@ -15,19 +16,16 @@ struct KnownPlan {
   CacheId id = 0;
   AgreedRequest request;
   std::optional<Device> device;
-  // See carried.h. Neither is true when a plan of it, or an error, has come.
-  bool is_carried = false;  // by this rank
-  bool is_offered = false;  // by the root, and this rank has not carried it yet
-  Bytes offer;
+  CarriedAtRank carried;
 };
 
 class KnownPlans {
  public:
-  // Null: not known, or not with this signature.
+  // Null: unknown, or not with this signature.
   KnownPlan* find(const Request& request);
   // Null: no such id.
   KnownPlan* find(CacheId id);
-  // `device` is what this rank announced; nothing if it announced nothing.
+  // `device`: the device that this rank announced; empty if it announced nothing.
   void add(CacheId id, AgreedRequest request, std::optional<Device> device);
   bool erase(CacheId id);
 

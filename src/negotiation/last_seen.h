@@ -1,4 +1,4 @@
-// What each rank was last seen doing, for reports about stalls. Thread rule: plain value.
+// The last known activity of each rank, for reports about stalls. Thread rule: plain value.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@ class LastSeen {
   }
   bool have_all_submitted(Child child) const { return submitted_.contains_whole(child); }
   bool has_submitted(Rank rank) const { return submitted_.contains(rank); }
-  // The members of the set have agreed on this request, so none of them waits in it any more.
+  // The members of the set have agreed on this request, so none of them waits for it any more.
   void finished(int32_t process_set, const AgreedRequest& request, TimePoint now) {
     Finished& last = finished_[process_set];
     last.request = request;
@@ -36,7 +36,7 @@ class LastSeen {
 
   void forget(int32_t process_set) { finished_.erase(process_set); }
 
-  // The latest of all process sets the rank is in; null: none.
+  // The latest in all process sets of the rank; null: none.
   const Finished* last_finished(Rank rank, const ProcessSets& sets) const {
     const Finished* latest = nullptr;
     for (const auto& [set, finished] : finished_) {

@@ -13,7 +13,7 @@ int32_t read_i32(Decoder& in, int32_t lowest = std::numeric_limits<int32_t>::min
   return static_cast<int32_t>(value);
 }
 
-// Zero-sized dimensions count as one, so that also partial products stay inside the bound.
+// Zero-sized dimensions count as one, so that partial products stay within the bound, too.
 bool size_is_possible(const Request& request) {
   uint64_t bytes = size_of(request.dtype);
   for (int64_t dimension : request.shape) {

@@ -1,4 +1,4 @@
-// The words of the negotiation's two byte streams.
+// The items of the negotiation's two byte streams.
 // Up, from a rank's Negotiator to the Coordinator, any number of items per message:
 //   acknowledge n   the rank has processed n more down messages; everything after it was written knowing them
 //   cached id       a request that was agreed before
@@ -10,8 +10,8 @@
 //   plan            per tensor a cache id, the whole request, or both (from now on this id means this request)
 //   evicted ids     forget them
 //   tuning, stall report, shutdown notice
-// Readers check everything a later stage relies on: enums, ranges, sizes that cannot overflow.
-// Thread rule: plain functions and values.
+// Readers check everything that later stages rely on: enums, ranges, sizes that cannot overflow. Thread rule: plain
+// functions and values.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@
 
 namespace hvd {
 
-using CacheId = uint64_t;  // counts up from 1 and is never used twice; 0: not cached
+using CacheId = uint64_t;  // increases from 1 and is never reused; 0: not cached
 
-// A node of the negotiation tree remembers evicted plans and errors until all ranks below it have acknowledged them;
-// a rank with nothing to send acknowledges after this many, so that they do not pile up.
+// A node of the negotiation tree keeps evicted plans and errors until all ranks below it have acknowledged them; a rank
+// with nothing to send acknowledges after this many, so that they do not accumulate.
 inline constexpr size_t kMaxRemembered = 64;
 
-// Larger tensors do not exist; the bound keeps sums and products of sizes inside 64 bits.
+// Larger tensors are rejected; the bound keeps sums and products of sizes within 64 bits.
 inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 48;
 
 constexpr bool has_tensor(Kind kind) { return kind <= Kind::reducescatter; }
@@ -47,12 +47,12 @@ inline int32_t gathering_set(const Request& request) {
 void write_request(Encoder& out, const Request& request);
 Request read_request(Decoder& in);
 
-// Two bits of the first word, whose rest is the value. A carried id is written as a shutdown, which has no value.
+// Two bits of the first word; the other bits are the value. A carried id is encoded as a shutdown, which has no value.
 enum class UpTag : uint8_t { cached, full, acknowledge, shutdown, carried };
 
 struct UpItem {
   UpTag tag = UpTag::cached;
-  uint64_t value = 0;  // cached, carried: the id; acknowledge: how many
+  uint64_t value = 0;  // cached, carried: the id; acknowledge: the count
   Request request;     // full
   std::string_view reason;
   Origin origin;  // shutdown
@@ -64,7 +64,7 @@ void write_cached(Encoder& out, CacheId id);
 void write_carried(Encoder& out, CacheId id, ByteView data);
 void write_full(Encoder& out, const Request& request);
 void write_up_shutdown(Encoder& out, std::string_view reason, const Origin& origin);
-void read_up_item(Decoder& in, UpItem& item);  // sets only what the tag says
+void read_up_item(Decoder& in, UpItem& item);  // sets only the fields of the tag
 
 enum class DownTag : uint8_t { plan, evicted, tuning, stall, shutdown, offer, devices };
 inline constexpr DownTag kLastDownTag = DownTag::devices;
@@ -80,12 +80,12 @@ struct PlanHead {
 void write_plan_head(Encoder& out, const PlanHead& head);
 PlanHead read_plan_head(Decoder& in);
 
-// Follows DownTag::devices: where the tensors of the next plan are, by rank of the world. The map itself is written the
-// first time only. Numbers start at 1, in the order in which maps come up.
+// Follows DownTag::devices: the devices of the next plan's tensors, by rank of the world. Only the first message with a
+// map contains it. Numbers start at 1, in the order of the maps' first use.
 void write_devices(Encoder& out, uint32_t number, const std::vector<Device>* map);
 struct DevicesHead {
   uint32_t number = 0;
-  std::vector<Device> map;  // of a new number
+  std::vector<Device> map;  // for a new number
 };
 DevicesHead read_devices(Decoder& in, uint32_t known, size_t world_size);
 

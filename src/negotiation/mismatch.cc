@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-// One thing that must be equal on all ranks.
+// A property that must be equal on all ranks.
 struct Rule {
   std::string_view what;  // "data types"
   bool (*agree)(const Request& a, const Request& b);
@@ -25,7 +25,7 @@ std::string group_text(const Request& request) {
   return request.group.empty() ? "no group" : fmt::format("{} of {}", request.group, request.group_size);
 }
 
-// In the order in which they are checked; all but the first two may rely on equal kinds.
+// In the order of the checks; all but the first two may rely on equal kinds.
 constexpr Rule kRules[] = {
     {"data types",
      [](const Request& a, const Request& b) {
@@ -102,8 +102,8 @@ Status find_violation(const Request& request, const ProcessSets& sets, int32_t w
                                       request.name, request.process_set));
     case Kind::reducescatter:
       if (request.reduce_op != ReduceOp::sum && request.reduce_op != ReduceOp::average) {
-        return {Code::aborted, fmt::format("reducescatter supports sum and average only, {} asks for {}", request.name,
-                                           name_of(request.reduce_op))};
+        return {Code::aborted, fmt::format("reducescatter supports only sum and average, but {} requests {}",
+                                           request.name, name_of(request.reduce_op))};
       }
       [[fallthrough]];
     case Kind::allgather:

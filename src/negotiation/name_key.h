@@ -1,4 +1,4 @@
-// What identifies a negotiation: a name inside a process set. Maps keyed by it are searched without building a string.
+// The key of a negotiation: a name inside a process set. Maps with this key are searched without building a string.
 // Thread rule: plain values.
 #pragma once
 

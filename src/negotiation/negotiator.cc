@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "negotiation/carried.h"
 #include "negotiation/known_plans.h"
 #include "negotiation/messages.h"
 #include "negotiation/name_key.h"
@@ -11,13 +12,13 @@
 namespace hvd {
 class Negotiator::State {
  public:
-  State(int32_t world_size, CarriedListener* carried) : world_size_(world_size), carried_(carried) {}
+  State(int32_t world_size, CarriedListener* carried) : world_size_(world_size), carrying_(carried, known_) {}
 
   void announce(const Request& request, ByteView data);
   void announce_shutdown(const std::string& reason, const Origin& origin);
   ByteView outgoing() const { return outgoing_; }
   void clear_outgoing() { outgoing_.clear(); }
-  void finish_offered();
+  void finish_offered() { carrying_.finish_offered(); }
   Status receive(ByteView message, std::vector<Decision>& out);
 
  private:
@@ -27,26 +28,23 @@ class Negotiator::State {
   AgreedRequest read_tensor(Decoder& in);
   void take_devices(Decoder& in);
   std::optional<Device> announced_device(const Request& request);
-  void take_offer(Decoder& in);
-  void carry(KnownPlan& known, ByteView data);
   void forget(Decoder& in);
 
   int32_t world_size_;
-  CarriedListener* carried_;
   KnownPlans known_;
+  CarryingRank carrying_;
   bool use_cache_ = true;
   CacheId last_id_ = 0;
   uint64_t processed_ = 0;       // number of the last message read
-  uint64_t unacknowledged_ = 0;  // of those, how many `outgoing_` has not acknowledged yet
-  size_t remembered_ = 0;        // evictions and errors in them, see kMaxRemembered
+  uint64_t unacknowledged_ = 0;  // messages that `outgoing_` has not acknowledged yet
+  size_t remembered_ = 0;        // evictions and errors in those messages, see kMaxRemembered
   std::vector<std::shared_ptr<const std::vector<Device>>> device_maps_;  // number 1 is the first
-  DevicePlaces next_places_;                                             // of the plan that follows
-  NameMap<Device> devices_;       // accelerators of the requests under way in full; the host needs no memory
-  std::vector<CacheId> offered_;  // carried by both, and to be finished
+  DevicePlaces next_places_;                                             // of the next plan
+  NameMap<Device> devices_;  // accelerators of full requests in flight; host memory is not recorded
   Bytes outgoing_;
 };
 
-// Whatever is written next is written knowing all messages read so far.
+// Everything written from now on is written with knowledge of all messages read so far.
 void Negotiator::State::acknowledge() {
   if (unacknowledged_ == 0) return;
   Encoder encoder(outgoing_);
@@ -58,7 +56,7 @@ void Negotiator::State::announce(const Request& request, ByteView data) {
   acknowledge();
   Encoder encoder(outgoing_);
   if (KnownPlan* known = use_cache_ ? known_.find(request) : nullptr) {
-    return data.empty() ? write_cached(encoder, known->id) : carry(*known, data);
+    return data.empty() ? write_cached(encoder, known->id) : carrying_.announce(*known, data, encoder);
   }
   write_full(encoder, request);
   if (request.device != kHost) {
@@ -70,44 +68,6 @@ void Negotiator::State::announce_shutdown(const std::string& reason, const Origi
   acknowledge();
   Encoder encoder(outgoing_);
   write_up_shutdown(encoder, reason, origin);
-}
-
-// ---- carrying ----
-
-void Negotiator::State::carry(KnownPlan& known, ByteView data) {
-  Encoder encoder(outgoing_);
-  write_carried(encoder, known.id, data);
-  if (known.is_offered) {
-    offered_.push_back(known.id);
-  } else {
-    known.is_carried = true;
-  }
-}
-
-void Negotiator::State::finish_offered() {
-  for (CacheId id : offered_) {
-    KnownPlan* known = known_.find(id);
-    if (known != nullptr && std::exchange(known->is_offered, false)) {
-      carried_->on_carried(*known->request, known->offer);
-    }
-  }
-  offered_.clear();
-}
-
-void Negotiator::State::take_offer(Decoder& in) {
-  Offer offer = read_offer(in);
-  if (!in.ok() || carried_ == nullptr) return;
-  KnownPlan* known = known_.find(offer.id);
-  bool is_possible = known != nullptr && can_be_carried(*known->request) && !known->is_offered &&
-                     offer.data.size() == bytes_of(*known->request);
-  if (!is_possible) {
-    in.fail();
-  } else if (std::exchange(known->is_carried, false)) {
-    carried_->on_carried(*known->request, offer.data);
-  } else {
-    known->offer.assign(offer.data.begin(), offer.data.end());
-    known->is_offered = true;
-  }
 }
 
 // ---- decisions ----
@@ -127,7 +87,7 @@ void Negotiator::State::read_item(Decoder& in, std::vector<Decision>& out) {
   switch (in.one_of(kLastDownTag)) {
     case DownTag::plan: return read_plan(in, out);
     case DownTag::evicted: return forget(in);
-    case DownTag::offer: return take_offer(in);
+    case DownTag::offer: return carrying_.take_offer(in);
     case DownTag::devices: return take_devices(in);
     case DownTag::tuning: {
       Tuning tuning = read_tuning(in);
@@ -186,7 +146,7 @@ AgreedRequest Negotiator::State::read_tensor(Decoder& in) {
       in.fail();
       return nullptr;
     }
-    known->is_carried = known->is_offered = false;
+    known->carried.reset();
     return known->request;
   }
   auto request = std::make_shared<const Request>(read_request(in));
@@ -200,7 +160,7 @@ AgreedRequest Negotiator::State::read_tensor(Decoder& in) {
   return request;
 }
 
-// The device this rank named when it announced the request that has now been agreed on.
+// The device that this rank announced for the request that has now been agreed on.
 std::optional<Device> Negotiator::State::announced_device(const Request& request) {
   if (request.device == kHost) return kHost;
   auto found = devices_.find(NameView{gathering_set(request), request.name});

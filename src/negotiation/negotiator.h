@@ -1,6 +1,6 @@
-// A rank's side of the negotiation: writes its requests as messages for the Coordinator and reads the decisions.
-// Holds the rank's plan cache: a request that was agreed before travels as a small integer.
-// Called by the engine. Thread rule: one caller at a time.
+// A rank's side of the negotiation: writes its requests as messages for the Coordinator and reads the decisions. Holds
+// the rank's plan cache: a request that was agreed before is sent as a small integer. Called by the engine. Thread
+// rule: one caller at a time.
 #pragma once
 
 #include <memory>
@@ -25,10 +25,10 @@ class Negotiator {
   // Queues a request of this rank. The name must not be in flight in its process set. `data`: its tensor, if that shall
   // be carried; it is copied.
   void announce(const Request& request, ByteView data = {});
-  // Queues the wish to end communication on all ranks.
+  // Queues a request to end communication on all ranks.
   void announce_shutdown(const std::string& reason, const Origin& origin = {});
 
-  // The queued message, empty if there is none; clear_outgoing() once it has been handed to the transport.
+  // The queued message, empty if there is none; call clear_outgoing() after passing it to the transport.
   ByteView outgoing() const;
   void clear_outgoing();
   // Then: finishes what was announced after the root had offered it.

@@ -1,7 +1,6 @@
-// The coordinator's plan cache: agreed requests under small numbers that all ranks know. The least recently used entry
-// that is not pending makes room for a new one. An evicted entry stays readable until every rank has acknowledged the
-// message that evicted it, so that an id under way is always understood.
-// Thread rule: one caller at a time.
+// The coordinator's plan cache: agreed requests under small numbers that all ranks know. A new entry replaces the least
+// recently used one that is not pending. An evicted entry stays readable until every rank has acknowledged the message
+// that evicted it, so that ids in flight are always understood. Thread rule: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -32,18 +31,18 @@ class PlanCache {
   CachedPlan* find(CacheId id);
   void use(CachedPlan& plan) { live_.splice(live_.begin(), live_, plan.place); }
 
-  // Caches what the ranks agreed on for the entry, in the message of that number. Ids that had to go are appended to
-  // `evicted`. Null: everything in the cache is pending, or there is no cache.
+  // Caches the agreed request of the entry, in the message of that number. Evicted ids are appended to `evicted`. Null:
+  // all entries are pending, or there is no cache.
   CachedPlan* add(Entry& entry, AgreedRequest request, DeviceMap devices, uint64_t message,
                   std::vector<CacheId>& evicted);
   // Evicts the entry's plan, if it has one.
   void evict(Entry& entry, uint64_t message, std::vector<CacheId>& evicted);
   // Evicts everything of a process set.
   void evict_set(int32_t process_set, uint64_t message, std::vector<CacheId>& evicted);
-  // Every rank has processed the messages up to this one.
+  // Call when every rank has processed the messages up to this one.
   void forget_evicted(uint64_t processed_by_all);
 
-  // The oldest message that evicted something and is not acknowledged by all; 0: none.
+  // The oldest message with an eviction that some rank has not acknowledged; 0: none.
   uint64_t awaits() const { return evicted_.empty() ? 0 : evicted_.front().evicted_in; }
   size_t size() const { return live_.size(); }
   size_t evicted_size() const { return evicted_.size(); }

@@ -84,7 +84,7 @@ void PlanWriter::write_devices_of(Encoder& out, const std::vector<Device>& map) 
   write_devices(out, place->second, is_new ? &map : nullptr);
 }
 
-// Joined ranks did not say; they count as the host, which no other rank of such a tensor is.
+// Joined ranks did not specify a device; they count as host, which is unambiguous for such a tensor.
 DeviceMap PlanWriter::devices_of(const Ready& item) const {
   const Entry& entry = *item.entry;
   const DeviceMap& first = entry.arrivals.front().devices;

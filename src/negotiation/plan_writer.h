@@ -1,4 +1,4 @@
-// Writes what is ready as plans: fuses it, gives it cache ids, and encodes it, with the evictions that come before.
+// Writes ready requests as plans: fuses them, assigns cache ids, and encodes them, after the evictions.
 // Thread rule: one caller at a time.
 #pragma once
 
@@ -39,7 +39,7 @@ class PlanWriter {
   PlanCache& cache_;
   std::map<std::vector<Device>, uint32_t> map_numbers_;  // of the device maps that the ranks know
 
-  // Kept between calls so that they need not allocate.
+  // Reused between calls to avoid allocation.
   std::vector<FusionItem> items_;
   std::vector<DeviceMap> devices_;  // of each ready item; null: in host memory
   FusedPlans plans_;

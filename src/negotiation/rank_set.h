@@ -1,4 +1,4 @@
-// A set of ranks of one world, as bits. Takes memory with its first member. Thread rule: plain value.
+// A set of ranks of one world, as bits. Allocates memory for its first member. Thread rule: plain value.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace hvd {
 
-// `Index` is an enum with an index_of() from 0 up to the size that the set is made for.
+// `Index` is an enum; index_of() returns a number below the size of the set.
 template <class Index>
 class IndexSet {
  public:
   explicit IndexSet(int32_t capacity) : capacity_(capacity) {}
 
   bool contains(Index index) const { return size_ > 0 && (words_[word_of(index)] & bit_of(index)) != 0; }
-  // False: it was there already.
+  // False: it was already present.
   bool insert(Index index) {
     if (words_.empty()) words_.resize((static_cast<size_t>(capacity_) + 63) / 64);
     uint64_t& word = words_[word_of(index)];
@@ -26,7 +26,7 @@ class IndexSet {
     size_++;
     return true;
   }
-  // False: it was not there.
+  // False: it was not present.
   bool erase(Index index) {
     if (!contains(index)) return false;
     words_[word_of(index)] &= ~bit_of(index);

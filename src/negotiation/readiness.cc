@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-// The ranks of the world that have joined take part in these.
+// Kinds in which joined ranks take part.
 bool goes_on_without_joined(Kind kind) { return kind == Kind::allreduce || kind == Kind::barrier; }
 
 }  // namespace
@@ -56,8 +56,8 @@ void Readiness::finish_message(TimePoint now) {
   completed_.clear();
 }
 
-// What this rank asks for has failed already. An error reaches every rank that has the name pending, so a next
-// attempt that others began meanwhile fails along.
+// The request of this rank has already failed. An error reaches every rank that has the name pending, so a new attempt
+// that other ranks have started meanwhile fails, too.
 void Readiness::answer_late(Entry& entry, Arrival&& arrival, Status error, bool precedes_removal, TimePoint now) {
   if (entry.state == Entry::State::ready) return;
   AgreedRequest request = arrival.request;
@@ -126,7 +126,7 @@ Status Readiness::judge(Entry& entry) const {
   return find_violation(*entry.arrivals.front().request, sets(), world_size_);
 }
 
-// Ranks agree about the name, but another member of the group may say otherwise.
+// Ranks agree about the name, but another member of the group may have a different group size.
 Status Readiness::judge_group(const Entry& entry) const {
   if (entry.groups.empty()) return {};
   const Group& group = *entry.groups.front();
@@ -143,7 +143,7 @@ Status Readiness::judge_joins(const Entry& entry) const {
           fmt::format("{} is not supported while ranks have joined: tensor {}", name_of(request.kind), request.name)};
 }
 
-// Adds or removes the process set; what is pending on a removed one fails. Returns the id of a new set, else -1.
+// Adds or removes the process set; pending requests on a removed one fail. Returns the id of a new set, else -1.
 int32_t Readiness::change_sets(const Request& request, TimePoint now) {
   if (request.kind == Kind::add_process_set) return gathering_.add_set(request.ranks);
   int32_t set = request.process_set;
@@ -153,7 +153,7 @@ int32_t Readiness::change_sets(const Request& request, TimePoint now) {
   }
   for (Entry* entry : pending) {
     if (entry->is_open())
-      reject(*entry, process_set_removed(set), now);  // else the failure of a group's last member released it
+      reject(*entry, process_set_removed(set), now);  // otherwise the failure of a group's last member has released it
   }
   gathering_.remove_set(set);
   return -1;
@@ -192,7 +192,7 @@ void Readiness::finish_ready(uint64_t message) {
     }
     if (item.entry == nullptr) {
       gathering_.joins().start_over();
-      table().forgive(kWorldSet);  // a rank that has joined meanwhile does not submit again what failed before
+      table().forgive(kWorldSet);  // a rank that has joined meanwhile does not resubmit requests that failed
     } else {
       if (!item.error.ok()) table().failed(*item.entry, message);
       table().reset(*item.entry);

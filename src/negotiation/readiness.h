@@ -1,6 +1,6 @@
-// Collects what the ranks submit and tells what is ready: complete and agreed, or failed. Knows the rules about process
-// sets, groups, joins and late arrivals; knows nothing about the cache, fusion or the wire.
-// Thread rule: one caller at a time.
+// Collects the submissions of the ranks and returns the ready requests: complete and agreed, or failed. Implements the
+// rules for process sets, groups, joins and late arrivals; independent of the cache, fusion and the encoding. Thread
+// rule: one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -32,11 +32,11 @@ class Readiness {
   // `position`. Not ok: a Negotiator that follows the plans does not do this.
   Status submit(Entry& entry, Arrival&& arrival, uint64_t position, TimePoint now);
   Status join(Rank rank, AgreedRequest request, TimePoint now);
-  // The message that submitted them has been read: what it completed is ready now. Not before, because all members of a
+  // Call after a message has been read: requests that it completed are ready now. Not earlier, because all members of a
   // group must be known before one of them fails.
   void finish_message(TimePoint now);
 
-  // Gives the open entry up: ranks that have not submitted it yet will get the same error.
+  // Fails the open entry: ranks that have not submitted it yet will get the same error.
   void fail(Entry& entry, Status error, TimePoint now);
 
   // With this arrival both ranks have carried it (carried.h): no plan follows.
@@ -45,9 +45,9 @@ class Readiness {
   // In the order in which things became ready.
   const std::vector<Ready>& ready() const { return ready_; }
   TimePoint ready_since() const { return ready_since_; }
-  // All that is ready has been sent, in the message of that number: the names may be used again.
+  // All ready requests have been sent, in the message of that number: their names may be used again.
   void finish_ready(uint64_t message);
-  // Joins from now on are later than those before.
+  // Later joins count as later than those before.
   void end_cycle() { gathering_.joins().end_cycle(); }
 
   RequestTable& table() { return gathering_.table(); }
@@ -67,7 +67,7 @@ class Readiness {
   void reject(Entry& entry, Status error, TimePoint now);
   void push(Entry* entry, AgreedRequest request, Status error, int32_t result, TimePoint now);
 
-  // Null: there is no observer.
+  // Null: no observer.
   NegotiationObserver* observer() const {
     return observer_ != nullptr && observer_->is_watching() ? observer_ : nullptr;
   }
@@ -76,7 +76,7 @@ class Readiness {
   NegotiationObserver* observer_;
   Gathering gathering_;
   Groups groups_;
-  std::vector<Entry*> completed_;  // by the message that is being read, or it seems so
+  std::vector<Entry*> completed_;  // by the current message; some may still fail
   std::vector<Ready> ready_;
   TimePoint ready_since_;
 };

@@ -43,7 +43,7 @@ void RequestTable::open(Entry& entry, const Members& members, TimePoint since) {
   list(entry);
 }
 
-// Among those that are listed, behind all that are as old; nearly always that is the end.
+// Inserts the entry into the list, after all that are as old; nearly always at the end.
 void RequestTable::list(Entry& entry) {
   Entry* older = newest_;
   while (older != nullptr && older->since > entry.since) older = older->older;
@@ -85,7 +85,7 @@ void RequestTable::reset(Entry& entry) {
   entry.arrivals.clear();
   entry.submitted.clear();
   entry.groups.clear();
-  entry.carried = Entry::Carried::none;
+  entry.carried.by = CarriedAtRoot::By::none;
   entry.passed_on = 0;
   entry.at_once = false;
 }

@@ -1,6 +1,6 @@
-// What a node of the negotiation tree knows about names: one Entry per (process set, name), from the first arrival
-// until nothing refers to it any more. Entries of cached names stay, so that the steady state allocates nothing.
-// Thread rule: one caller at a time.
+// The names known to a node of the negotiation tree: one Entry per (process set, name), from the first arrival until it
+// is no longer referenced. Entries of cached names stay, so that the steady state allocates nothing. Thread rule: one
+// caller at a time.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "model/plan.h"
 #include "negotiation/attendance.h"
+#include "negotiation/carried.h"
 #include "negotiation/messages.h"
 #include "negotiation/name_key.h"
 #include "negotiation/rank_set.h"
@@ -27,8 +28,8 @@ struct Group;
 // The members of a process set that are below a node.
 struct Members {
   std::vector<int32_t> ranks;     // sorted
-  std::vector<int32_t> by_child;  // how many are below each child
-  std::vector<int32_t> lowest;    // of those below each child; -1: none
+  std::vector<int32_t> by_child;  // number of members below each child
+  std::vector<int32_t> lowest;    // lowest member below each child; -1: none
 
   Members() = default;
   Members(const Subtrees& tree, const std::vector<int32_t>& set);
@@ -39,14 +40,14 @@ struct Members {
 using DeviceMap = std::shared_ptr<const std::vector<Device>>;  // by rank of the world
 using RankList = std::unique_ptr<const std::vector<int32_t>>;  // sorted
 
-// What one child said about a name: for itself, for its whole subtree, or for some of the ranks below it. They all
-// asked for the same (same_signature), and `request` is that of the lowest of them.
+// A child's submission of a name: for itself, for its whole subtree, or for some of the ranks below it. All these ranks
+// sent the same request (same_signature); `request` is that of the lowest of them.
 struct Arrival {
-  Rank rank{0};  // the lowest it speaks for
+  Rank rank{0};  // the lowest rank it represents
   Child child{0};
   RankList some;          // null: all members below the child that have not joined
   CacheId id = 0;         // 0: sent in full
-  AgreedRequest request;  // `id` not 0: what was agreed under it, not what this rank asked for
+  AgreedRequest request;  // if `id` is not 0: the request agreed under it, not the one this rank sent
   Device device = kHost;  // where the tensor is, on one rank
   DeviceMap devices;      // not null: on several
   TimePoint since;
@@ -78,36 +79,29 @@ struct Entry {
   // While not idle.
   const Members* members = nullptr;  // of the process set; null once ready or failing
   int32_t set_size = 0;              // those below this node
-  TimePoint since;                   // first arrival
+  TimePoint since;                   // time of the first arrival
   std::vector<Arrival> arrivals;
   Attendance submitted;
-  std::vector<Group*> groups;  // those that any rank named; more than one is a mismatch
-  Entry* older = nullptr;      // neighbours among the listed entries
+  std::vector<Group*> groups;  // named by any rank; more than one is a mismatch
+  Entry* older = nullptr;      // neighbours in the list of entries
   Entry* newer = nullptr;
   bool is_listed = false;
 
-  // Only in a Coordinator of two ranks, see carried.h.
-  enum class Carried : uint8_t {
-    none,      // no rank carries it, or not in time
-    by_root,   // and it was offered
-    by_other,  // and its data are kept
-  };
-  Carried carried = Carried::none;
-  Bytes carried_data;
+  CarriedAtRoot carried;  // only in a Coordinator of two ranks
 
   CachedPlan* cached = nullptr;  // the live cache entry of this name
   int32_t evicted_plans = 0;     // cache entries of this name that ranks may still refer to
 
-  // Ranks that have not yet submitted what failed on the others; they get the same error at once.
+  // Ranks that have not yet submitted a request that failed on the others; they will get the same error.
   RankSet owing;
   Status owed;
-  // The last down message that failed the name, 0 once all ranks have acknowledged it. Whatever a rank submitted before
-  // it had processed that message was failed by it.
+  // The last down message that failed the name, 0 once all ranks have acknowledged it. It fails everything that a rank
+  // submitted before it had processed that message.
   uint64_t failed_in = 0;
 
   // Only in an Aggregator.
-  size_t passed_on = 0;  // so many of the arrivals have gone up
-  bool at_once = false;  // further ones go up as they come
+  size_t passed_on = 0;  // number of arrivals that were passed on
+  bool at_once = false;  // pass further arrivals on at once
 
   bool is_open() const { return state == State::collecting || state == State::held; }
 };
@@ -125,11 +119,11 @@ class RequestTable {
   // The open entries (collecting or held) that are listed, oldest first: follow `newer`.
   Entry* oldest() const { return oldest_; }
   void open(Entry& entry, const Members& members, TimePoint since);
-  // The first arrival turns out to be older than it seemed.
+  // Sets an earlier time for the first arrival.
   void backdate(Entry& entry, TimePoint since);
-  // Takes the entry off the list; it stays open.
+  // Removes the entry from the list; it stays open.
   void unlist(Entry& entry);
-  // No longer open; its arrivals stay.
+  // Closes the entry; its arrivals stay.
   void settle(Entry& entry, Entry::State state);
   // Back to idle, ready for the next use of the name.
   void reset(Entry& entry);
@@ -140,7 +134,7 @@ class RequestTable {
 
   // The error of the name is in the down message of that number.
   void failed(Entry& entry, uint64_t message);
-  // The oldest failure that is not acknowledged by all; 0: none.
+  // The oldest failure that some rank has not acknowledged; 0: none.
   uint64_t awaits() const { return failures_.empty() ? 0 : failures_.front().message; }
   // Every rank has processed the messages up to this one.
   void forget_failures(uint64_t processed_by_all);
@@ -162,11 +156,11 @@ class RequestTable {
   std::deque<Failure> failures_;  // oldest first
 };
 
-// May ranks that have joined be missing from it? Only who asks for it first knows; the entry has an arrival.
+// Whether ranks that have joined may be missing. The entry has at least one arrival, which determines this.
 bool excuses_joined(const Entry& entry);
-// The members that the open entry waits for, sorted: they have not submitted and are not excused by having joined.
+// The sorted members that the open entry waits for: they have neither submitted nor are excused by having joined.
 std::vector<int32_t> missing_ranks(const Entry& entry, const RankSet& joined);
-// The ranks that wait in the entry, sorted.
+// The sorted ranks that wait in the entry.
 std::vector<int32_t> waiting_ranks(const Entry& entry);
 
 }  // namespace hvd

@@ -1,4 +1,4 @@
-// When two requests mean the same: the same rank again (plan cache), or tensors that one plan may carry (fusion).
+// When two requests are equivalent: for the plan cache, or for tensors that one plan may fuse.
 // Thread rule: plain functions.
 #pragma once
 
@@ -15,17 +15,17 @@ inline bool same_factor(double a, double b) { return std::bit_cast<uint64_t>(a) 
 // All dimensions, or all but the first where ranks may differ in it.
 bool same_shape(Kind kind, const Shape& a, const Shape& b);
 
-// Every field but the first dimension of kinds whose rows may differ, and the device's ordinal: ranks use the device
-// they have, so only the placement (host or accelerator) is part of an agreement.
+// All fields except the first dimension of kinds whose rows may differ, and the device's ordinal: ranks use their own
+// device, so only the placement (host or accelerator) must agree.
 bool same_signature(const Request& a, const Request& b);
 
-// May tensors of this kind share a plan at all?
+// Whether tensors of this kind can share a plan at all.
 constexpr bool is_fusible(const Request& request) {
   return (request.kind == Kind::allreduce && request.reduce_op != ReduceOp::adasum) ||
          request.kind == Kind::allgather || request.kind == Kind::reducescatter;
 }
 
-// Same kind, dtype, device, reduce op, factors, root and process set: tensors.front() of a plan speaks for all.
+// Same kind, dtype, device, reduce op, factors, root and process set: tensors.front() of a plan represents all.
 bool can_share_plan(const Request& a, const Request& b);
 
 }  // namespace hvd

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxNames = 6;   // in one list
 constexpr size_t kMaxLines = 32;  // of tensors, and of ranks
 
-// Names often start with their kind; those that do not get it put in front.
+// Names often start with their kind; others get it as a prefix.
 std::string label_of(const Request& request) {
   std::string_view kind = name_of(request.kind);
   if (request.kind == Kind::barrier) return std::string(kind);

@@ -1,4 +1,4 @@
-// Finds tensors that some ranks wait for and others have not submitted, and says which ranks are where. Pure.
+// Finds tensors that some ranks wait for and others have not submitted, and reports the state of these ranks. Pure.
 // Thread rule: plain functions.
 #pragma once
 
@@ -15,11 +15,11 @@ namespace hvd {
 
 struct Stall {
   const Entry* entry = nullptr;
-  std::vector<int32_t> missing;  // empty: all ranks have it pending, other members of its group are missing
+  std::vector<int32_t> missing;  // empty: all ranks have it pending, but other members of its group are missing
   bool fatal = false;            // its missing ranks are marked in the report
 };
 
-// What a report is made from.
+// The inputs of a report.
 struct StallScene {
   const Readiness& readiness;
   const LastSeen& activity;
@@ -30,10 +30,10 @@ struct StallScene {
 // The open entries older than `limit`, oldest first.
 std::vector<Stall> find_stalls(const RequestTable& table, const RankSet& joined, TimePoint now, Duration limit);
 
-// The first rank that is missing: what fails for a stall fails because of it. Of no kind: none is missing.
+// The first missing rank: it is the origin of a failure because of the stall. Kind none: no rank is missing.
 Origin late_rank(std::span<const Stall> stalls);
 
-// Which tensors wait, then what each missing rank is doing; one line each.
+// Lists the waiting tensors, then the state of each missing rank; one line each.
 std::string describe_stalls(std::span<const Stall> stalls, const StallScene& scene, std::string_view separator = "\n");
 
 }  // namespace hvd

@@ -9,7 +9,7 @@ constexpr uint64_t kMaxAge = uint64_t{1} << 40;  // units; keeps times inside 64
 
 void write_tag(Encoder& out, SubtreeTag tag, uint64_t value) { out.varint(value << 3 | static_cast<uint64_t>(tag)); }
 
-// Ranges of ranks: how many, then for each the distance from the end of the one before, and its length.
+// Ranges of ranks: their number, then for each the distance from the end of the previous one, and its length.
 void write_ranks(Encoder& out, std::span<const int32_t> ranks) {
   auto is_start = [&](size_t i) { return i == 0 || ranks[i] != ranks[i - 1] + 1; };
   size_t ranges = 0;
@@ -41,7 +41,7 @@ void read_ranks(Decoder& in, std::vector<int32_t>& ranks, int32_t world_size) {
   if (ranks.empty()) in.fail();
 }
 
-// Hosts with accelerators are mostly alike, so that the list repeats itself: its shortest period is all that is sent.
+// Hosts with accelerators are mostly alike, so the list is periodic: only its shortest period is sent.
 size_t period_of(std::span<const Device> devices) {
   std::vector<size_t> borders(devices.size() + 1, 0);  // the longest proper border of each prefix
   for (size_t i = 1; i < devices.size(); i++) {

@@ -1,6 +1,6 @@
-// What hangs below a node of the negotiation tree: its children, and the ranks of the world below each of them. A child
-// with one rank is that rank's Negotiator, one with several the Aggregator of another node.
-// Thread rule: plain value that does not change.
+// The part of the negotiation tree below a node: its children, and the ranks of the world below each of them. A child
+// with one rank is that rank's Negotiator, a child with several is the Aggregator of another node. Thread rule: plain
+// value that does not change.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ class Subtrees {
  private:
   Subtrees() = default;
 
-  std::vector<int32_t> ranks_;   // one child after the other
+  std::vector<int32_t> ranks_;   // grouped by child
   std::vector<size_t> starts_;   // of each child in ranks_, then the end
   std::vector<Child> child_of_;  // from first_rank_ on
   int32_t first_rank_ = 0;

@@ -12,7 +12,7 @@
 namespace hvd {
 namespace {
 
-constexpr int kMostAtOnce = 64;  // accepted before those under way are looked at again
+constexpr int kMostAtOnce = 64;  // accepted before pending handshakes are processed again
 constexpr Duration kShortOfDescriptors = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -23,14 +23,14 @@ Acceptor::Acceptor(Poller poller, Listener listener, Credentials credentials, We
       credentials_(std::move(credentials)),
       welcome_(std::move(welcome)),
       limits_(std::move(limits)),
-      next_(listener_.sockets.size()) {}  // tags below are the listening sockets
+      next_(listener_.sockets.size()) {}  // smaller tags are the listening sockets
 
 Result<std::unique_ptr<Acceptor>> Acceptor::create(Listener listener, Credentials credentials, Welcome welcome,
                                                    AcceptorLimits limits) {
   auto poller = Poller::create();
   if (!poller.ok()) return poller.status();
   for (size_t i = 0; i < listener.sockets.size(); i++) {
-    set_congestion(listener.sockets[i].get(), limits.options.congestion);  // those that it accepts begin with it
+    set_congestion(listener.sockets[i].get(), limits.options.congestion);  // accepted sockets inherit it
     if (Status status = poller->add(listener.sockets[i].get(), i); !status.ok()) return status;
   }
   return std::unique_ptr<Acceptor>(new Acceptor(std::move(*poller), std::move(listener), std::move(credentials),
@@ -119,7 +119,7 @@ void Acceptor::report(const SocketAddress& from, std::string_view reason, TimePo
     return;
   }
   report_again_ = now + limits_.log_pause;
-  std::string others = unreported_ == 0 ? "" : fmt::format(" (and {} others since the last such line)", unreported_);
+  std::string others = unreported_ == 0 ? "" : fmt::format(" (and {} others since the last such message)", unreported_);
   unreported_ = 0;
   log_warning("port {} dropped a connection from {}: {}{}", listener_.port, to_text(from), reason, others);
 }

@@ -1,8 +1,9 @@
-// The called side: listens, does the handshake, and yields the connections of this job. Strangers (wrong bytes, wrong
-// key, silence) cost one descriptor and less than a kilobyte (under TLS some 100) for a few seconds, and one log line
-// now and then. When too many are half-open, the oldest goes: those of this job are greeted in milliseconds, and call
-// again. A caller that is cut off at the last moment calls again too, so a second connection with the same identity may
-// come: the later one is the one that the caller knows. Thread rule: one thread at a time. Nothing here blocks.
+// The accepting side: listens, performs the handshake, and yields the connections of this job. Other connections (wrong
+// bytes, wrong key, silence) cost one descriptor and less than a kilobyte (with TLS about 100) for a few seconds, and
+// an occasional log line. If too many are half-open, the oldest is closed: peers of this job finish in milliseconds,
+// and retry. A peer may also retry after a connection that was cut at the last moment, so a second connection with the
+// same identity can arrive: the later one is the one that the peer uses. Thread rule: one thread at a time. Nothing
+// here blocks.
 #pragma once
 
 #include <map>
@@ -25,8 +26,8 @@ struct Accepted {
 };
 
 struct AcceptorLimits {
-  size_t half_open = 256;          // connections that are being greeted
-  Duration patience = seconds(5);  // for one greeting
+  size_t half_open = 256;          // connections in the handshake
+  Duration patience = seconds(5);  // for one handshake
   Duration log_pause = seconds(10);
   SocketOptions options;
 };
@@ -40,9 +41,9 @@ class Acceptor {
   const std::vector<Endpoint>& endpoints() const { return listener_.endpoints; }
   uint16_t port() const { return listener_.port; }
   size_t half_open() const { return pending_.size(); }
-  uint64_t dropped() const { return dropped_; }  // strangers so far
+  uint64_t dropped() const { return dropped_; }  // connections that failed the handshake so far
 
-  void poll(TimePoint now, std::vector<Accepted>& accepted);  // adds to `accepted`
+  void poll(TimePoint now, std::vector<Accepted>& accepted);  // appends to `accepted`
 
  private:
   struct Pending {
@@ -67,7 +68,7 @@ class Acceptor {
   AcceptorLimits limits_;
   std::map<uint64_t, Pending> pending_;  // by order of arrival, which is also the order of their deadlines
   uint64_t next_;
-  TimePoint accept_again_ = kNever;  // when accepting was cut short
+  TimePoint accept_again_ = kNever;  // set while accepting is suspended
   uint64_t dropped_ = 0, unreported_ = 0;
   TimePoint report_again_ = TimePoint::min();
 };

@@ -20,7 +20,7 @@ namespace hvd {
 struct IpAddress {
   bool is_v6 = false;
   std::array<uint8_t, 16> bytes{};
-  uint32_t scope = 0;  // index of this host's interface, for link-local IPv6 only; it means nothing to other hosts
+  uint32_t scope = 0;  // index of this host's interface, only for link-local IPv6; meaningless on other hosts
 
   auto operator<=>(const IpAddress&) const = default;
   bool is_loopback() const;
@@ -28,7 +28,7 @@ struct IpAddress {
   bool is_any() const;
 };
 
-// Whether both lie in the network that the first `prefix` bits name.
+// Whether both are in the same network of `prefix` bits.
 bool in_same_network(const IpAddress& a, const IpAddress& b, int prefix);
 
 struct SocketAddress {
@@ -38,10 +38,10 @@ struct SocketAddress {
   auto operator<=>(const SocketAddress&) const = default;
 };
 
-// An address at which a process can be reached, as it publishes it.
+// An address of a process, as it publishes it.
 struct Endpoint {
   SocketAddress address;
-  std::string interface;  // of the publishing host; for people
+  std::string interface;  // of the publishing host; for messages
 
   bool operator==(const Endpoint&) const = default;
 };
@@ -52,7 +52,7 @@ std::string to_text(const Endpoint& endpoint);      // 10.0.0.2:4711 (eth0)
 Result<IpAddress> parse_ip(std::string_view text);  // also with a scope: fe80::1%eth0, fe80::1%2
 Result<SocketAddress> parse_socket_address(std::string_view text);
 
-// For the system calls; `ip_of` and `address_of` read what the kernel wrote.
+// For system calls; `ip_of` and `address_of` convert what the kernel wrote.
 struct RawAddress {
   sockaddr_storage storage{};
   socklen_t length = sizeof(sockaddr_storage);
@@ -62,10 +62,10 @@ struct RawAddress {
 RawAddress raw_of(const SocketAddress& address);
 Result<SocketAddress> address_of(const sockaddr* raw);  // not ok: neither IPv4 nor IPv6
 
-// Every address that a host's name stands for; `hosts` may list several names or addresses, separated by commas.
+// All addresses of a host name; `hosts` may list several names or addresses, separated by commas.
 Result<std::vector<Endpoint>> resolve(std::string_view hosts, uint16_t port);
 
-// How endpoints are published. Scopes are left out: they are the publishing host's own.
+// The published form of endpoints. Scopes are omitted: they are valid only on the publishing host.
 void encode(Encoder& out, const std::vector<Endpoint>& endpoints);
 Result<std::vector<Endpoint>> decode_endpoints(ByteView bytes);
 

@@ -13,10 +13,10 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kLargestStep = 1 << 20;                       // bytes that are moved while the lock is held
+constexpr size_t kLargestStep = 1 << 20;                       // most bytes moved while the lock is held
 constexpr Duration kPatience = std::chrono::seconds(20);       // for one handshake: interpreters start slowly
 constexpr Duration kAttemptTime = std::chrono::seconds(5);     // for one address
-constexpr Duration kProbeInterval = std::chrono::seconds(20);  // a host that disappears is noticed after some minutes
+constexpr Duration kProbeInterval = std::chrono::seconds(20);  // a host that disappears is noticed after a few minutes
 
 // A peer may not read for a while, for example while its interpreter is busy.
 SocketOptions patient_options() { return {.user_timeout = SocketOptions::kPatient, .keep_alive = kProbeInterval}; }

@@ -1,5 +1,5 @@
-// Connections for callers that block in threads of their own, such as Python. They are always encrypted: both sides
-// have the same key, and what they send (pickles) must not be changed on the way. The handshake is that of every
+// Connections for callers that block in their own threads, such as Python. They are always encrypted: both sides have
+// the same key, and what they send (pickles) must not be modified in transit. The handshake is the same as for every
 // connection (acceptor.h, connector.h). Thread rule: see each class.
 #pragma once
 
@@ -21,9 +21,9 @@ class BlockingStream {
  public:
   explicit BlockingStream(std::unique_ptr<Stream> stream) : stream_(std::move(stream)) {}
 
-  // Block until some bytes were moved, and return how many. 0: a signal arrived first, so that its handler can run.
+  // Block until some bytes were moved, and return their number. 0: a signal arrived first, so its handler can run.
   Result<size_t> send(ByteView from);
-  Result<size_t> receive(std::span<std::byte> into, TimePoint until);  // timed_out when `until` has come
+  Result<size_t> receive(std::span<std::byte> into, TimePoint until);  // timed_out at `until`
   void close();                                                        // send() and receive() fail from now on
   Result<std::string> local_address() const;
 
@@ -38,7 +38,7 @@ class BlockingStream {
 // One thread accepts; close() may be called from any thread.
 class BlockingAcceptor {
  public:
-  // Without addresses: on all interfaces.
+  // Without addresses: listens on all interfaces.
   static Result<std::unique_ptr<BlockingAcceptor>> create(const std::vector<IpAddress>& addresses, const Key& key);
 
   uint16_t port() const { return acceptor_->port(); }
@@ -54,8 +54,8 @@ class BlockingAcceptor {
   std::vector<Accepted> accepted_;
 };
 
-// Connects to a BlockingAcceptor that listens already, at the first of its addresses that works. Blocks until `until`
-// at most, and less if every address refuses the connection. `name` is for messages.
+// Connects to a BlockingAcceptor that is already listening, at the first of its addresses that works. Blocks until
+// `until` at most, and less if every address refuses the connection. `name` is for messages.
 Result<std::unique_ptr<BlockingStream>> connect_blocking(std::string name,
                                                          const std::vector<std::pair<std::string, uint16_t>>& addresses,
                                                          const Key& key, TimePoint until);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kShortRoundTrip = 200;  // microseconds
 
-// What a new socket of this host has; empty: cannot be told.
+// The default of a new socket on this host; empty: unknown.
 std::string default_congestion() {
   UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   char name[16] = {};
@@ -35,7 +35,7 @@ void set_congestion(int descriptor, const std::string& name) {
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size()));
 }
 
-// A single round trip may be slow because the peer was not scheduled, so the shortest one counts.
+// A single round trip may be slow because the peer was not scheduled, so the minimum is used.
 void settle_congestion(int descriptor, const std::string& choice) {
   if (choice != "auto") return;
   std::string usual = default_congestion();

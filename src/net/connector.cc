@@ -20,7 +20,7 @@ std::string reason_of(int error) {
   return text;
 }
 
-// Whether a connecting socket has come to an end, good or bad.
+// Whether connecting has finished, with success or an error.
 bool is_decided(const UniqueFd& socket) {
   pollfd one{.fd = socket.get(), .events = POLLOUT, .revents = 0};
   return ::poll(&one, 1, 0) > 0;
@@ -54,7 +54,7 @@ Result<std::unique_ptr<Connector>> Connector::create(Target target, Credentials 
   if (!poller.ok()) return poller.status();
   std::unique_ptr<Connector> connector(
       new Connector(std::move(*poller), std::move(target), std::move(credentials), now, deadline, std::move(settings)));
-  connector->poller_.set_alarm(now);  // the first poll() starts it
+  connector->poller_.set_alarm(now);  // the first poll() starts connecting
   return connector;
 }
 
@@ -74,7 +74,7 @@ std::optional<Result<std::unique_ptr<Stream>>> Connector::poll(TimePoint now) {
   return std::nullopt;
 }
 
-// An attempt may start when its own pause is over and the one before it has had some time for itself.
+// An attempt may start when its own pause is over and the previous one has had some time.
 void Connector::start_due(TimePoint now) {
   for (size_t i = 0; i < attempts_.size(); i++) {
     const Attempt& attempt = attempts_[i];
@@ -154,7 +154,7 @@ void Connector::expire(TimePoint now) {
   }
 }
 
-// The preferred one of those that are ready; again when it breaks at the last moment.
+// Chooses the preferred attempt of those that are ready; called again if that one breaks afterwards.
 void Connector::choose(TimePoint now) {
   for (size_t i = 0; i < attempts_.size() && !chosen_; i++) {
     Attempt& attempt = attempts_[i];

@@ -1,9 +1,9 @@
-// The calling side: reaches one peer at whichever of its addresses works. Tries them in the given order, the next one
-// before the previous has timed out; the first whose greeting succeeds wins, and only that one sees our proof. What is
-// refused or silent is tried again until the deadline (kNever: without end), because the peer may still be starting.
-// The one that has our proof is not given up for being slow: to the peer, it may be open already. An address that gives
-// a definite answer (another key, version, generation or rank) is not; when none is left it is over at once. Thread
-// rule: one thread at a time. Nothing here blocks, except connect().
+// The connecting side: reaches one peer at any of its addresses. Tries them in the given order, the next one before the
+// previous has timed out. The first whose handshake succeeds wins, and only that one receives our proof. Refused or
+// silent addresses are retried until the deadline (kNever: forever), because the peer may still be starting. An attempt
+// that has sent our proof is not dropped for being slow: on the peer's side it may already be open. An address with a
+// definite answer (another key, version, generation or rank) is not retried; if none is left, connecting fails at once.
+// Thread rule: one thread at a time. Nothing here blocks, except connect().
 #pragma once
 
 #include <memory>
@@ -22,15 +22,16 @@ namespace hvd {
 
 struct Target {
   std::string name;                 // for messages: "rank 5 on node-b"
-  std::vector<Endpoint> endpoints;  // the preferred first: order_for_connecting()
-  Identity identity;                // what we are to it
+  std::vector<Endpoint> endpoints;  // in order of preference: order_for_connecting()
+  Identity identity;                // what we are to the peer
 };
 
 struct ConnectorSettings {
-  Duration stagger = std::chrono::milliseconds(250);  // from one address to the next
+  Duration stagger = std::chrono::milliseconds(250);  // between the starts of two addresses
   Duration patience = seconds(2);                     // for one attempt
   Duration first_pause = std::chrono::milliseconds(10), longest_pause = std::chrono::milliseconds(500);
-  bool peer_listens = false;  // already: an address that refuses the connection, or fails in TLS, is not tried again
+  // the peer already listens: an address that refuses the connection, or fails in TLS, is not tried again
+  bool peer_listens = false;
   SocketOptions options;
 };
 
@@ -41,20 +42,20 @@ class Connector {
 
   int descriptor() const { return poller_.descriptor(); }  // readable when poll() has something to do
 
-  // Nothing while it is under way; then, once, the stream, or an error that lists every address and what came of it.
+  // Empty while connecting; then, once, the stream, or an error that lists every address and its result.
   std::optional<Result<std::unique_ptr<Stream>>> poll(TimePoint now);
-  std::string describe(TimePoint now) const;  // every address, and what came of it so far
+  std::string describe(TimePoint now) const;  // every address and its result so far
 
  private:
   struct Attempt {
     Endpoint endpoint;
-    UniqueFd socket;                 // while it connects
-    std::unique_ptr<Stream> stream;  // while it is greeted
+    UniqueFd socket;                 // while connecting
+    std::unique_ptr<Stream> stream;  // during the handshake
     std::optional<Handshake> handshake;
-    TimePoint began{}, next{};  // of this try; of the next one
+    TimePoint began{}, next{};  // of this attempt; of the next one
     Duration pause{};
     int tries = 0;
-    bool is_over = false;  // by a definite answer
+    bool is_over = false;  // it gave a definite answer
     std::string result = "not tried";
 
     bool is_under_way() const { return socket || stream != nullptr; }
@@ -79,11 +80,11 @@ class Connector {
   TimePoint began_, deadline_;
   ConnectorSettings settings_;
   std::vector<Attempt> attempts_;
-  std::optional<size_t> chosen_;  // the one that has our proof
+  std::optional<size_t> chosen_;  // the attempt that has sent our proof
   TimePoint next_start_ = TimePoint::min();
 };
 
-// Blocks until it is connected or the deadline has come.
+// Blocks until connected or until the deadline.
 Result<std::unique_ptr<Stream>> connect(Target target, Credentials credentials, TimePoint deadline,
                                         ConnectorSettings settings = {});
 

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kHead = 5;
 constexpr size_t kLargestFrame = 256 << 20;
 constexpr size_t kReadAtOnce = 64 << 10;
-constexpr Duration kRetry = std::chrono::milliseconds(1);  // while the socket has no room
+constexpr Duration kRetry = std::chrono::milliseconds(1);  // while the socket buffer is full
 
 }  // namespace
 
@@ -53,7 +53,7 @@ void ControlLink::say_goodbye() { append(Kind::goodbye, {}); }
 void ControlLink::write() {
   while (!is_over_ && has_unsent()) {
     auto count = stream_->write(ByteView(outgoing_).subspan(sent_));
-    if (!count.ok()) break;  // the peer is gone but may have left a last word: read() tells its end
+    if (!count.ok()) break;  // the peer is gone but may have sent a last message: read() reports the end
     if (*count == 0) return;
     sent_ += *count;
   }
@@ -62,8 +62,7 @@ void ControlLink::write() {
 }
 
 void ControlLink::read(TimePoint now) {
-  if (space_ == nullptr)
-    space_.reset(new std::byte[kReadAtOnce]);  // not filled with zeros: it is looked at all the time
+  if (space_ == nullptr) space_.reset(new std::byte[kReadAtOnce]);  // not zero-filled: it is read often
   while (!is_over_) {
     auto count = stream_->read({space_.get(), kReadAtOnce});
     if (count.ok() && *count == 0) return;
@@ -84,7 +83,7 @@ bool ControlLink::next_frame(const Bytes& from, size_t& at, Frame& frame) {
   for (size_t i = 0; i < 4; i++) length |= static_cast<uint32_t>(bytes[i]) << (8 * i);
   uint8_t kind = static_cast<uint8_t>(bytes[4]);
   if (length > kLargestFrame || kind > static_cast<uint8_t>(Kind::goodbye)) {
-    end("it sent what no rank sends");
+    end("it sent invalid data");
     return false;
   }
   size_t whole = round_up(kHead + length, kSendUnit);
@@ -112,7 +111,7 @@ void ControlLink::take_failure(ByteView body) {
   }
 }
 
-// What has been read moves on in one piece, so that reading more does not move what a view shows.
+// The bytes read are moved as a whole, so further reads do not move the memory of a returned view.
 bool ControlLink::receive(ByteView& message) {
   Frame frame;
   for (;;) {
@@ -159,7 +158,7 @@ void ControlLink::end(std::string_view reason, OriginKind kind) {
   lost_ = lost(kind, reason);
 }
 
-// The peer may still hear us, if the network is cut one way only: then it learns why we leave.
+// The peer may still receive from us, if the network is cut in one direction: then it gets the reason.
 void ControlLink::give_up(std::string_view reason) {
   spread(lost(OriginKind::silent, reason));
   write();

@@ -1,12 +1,12 @@
-// A connection for small messages between the leaders of two hosts, apart from the data so that data cannot hold them
-// up. Never blocks: send() keeps what does not go out at once. A link that has nothing to say sends a heartbeat now and
-// then, so that a peer that is silent is lost: its host died, it was stopped, or the network is cut. A link also
-// carries the two last words of a world: a failure to be spread, and a goodbye, after which the end is no failure.
+// A connection for small messages between the leaders of two hosts, separate from the data so that data cannot delay
+// them. Never blocks: send() queues what cannot be sent at once. An idle link sends heartbeats, so a silent peer is
+// considered lost: its host died, it was stopped, or the network is cut. A link also carries the two final messages of
+// a world: a failure to be propagated, and a goodbye, after which the end of the connection is not a failure.
 //
 // A frame is a 32-bit length (little-endian), a kind (1 byte), the body, and zeros up to a whole kSendUnit.
 //
-// Call progress(now) when the descriptor is readable and when next_deadline() or next_beat() has come; it takes the
-// bytes in, and receive() then gives the messages. Thread rule: one caller at a time.
+// Call progress(now) when the descriptor is readable and when next_deadline() or next_beat() has come; it reads the
+// bytes, and receive() then returns the messages. Thread rule: one caller at a time.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ namespace hvd {
 
 struct ControlLinkSettings {
   Duration heartbeat = std::chrono::seconds(1);  // something is sent at least this often
-  Duration silence = std::chrono::seconds(5);    // nothing was heard for so long: lost
+  Duration silence = std::chrono::seconds(5);    // a peer is lost after this time without data
 };
 
 class ControlLink {
@@ -31,27 +31,28 @@ class ControlLink {
   ControlLink(std::unique_ptr<Stream> stream, std::string peer, ControlLinkSettings settings, TimePoint now);
 
   void send(ByteView message);
-  void spread(const Status& failure);  // the world has failed; at most once, later ones are left out
+  void spread(const Status& failure);  // sends the failure of the world; only the first call has an effect
   void say_goodbye();
-  // `peer`: the same as data, for the failures that it is the origin of.
+  // `peer`: the same as data, for failures that the peer caused.
   void set_peer(std::string name, Origin peer = {}) {
     peer_ = std::move(name);
     who_ = std::move(peer);
   }
-  // From now on; what was silent before does not count.
+  // From now on; earlier silence does not count.
   void set_limits(ControlLinkSettings settings, TimePoint now);
   bool has_unsent() const { return sent_ < outgoing_.size(); }
 
-  // Not ok (peer_lost, naming the peer and why): the link is over, and every later call says so too. What came before
-  // its end can still be received, and failure() may tell the cause. After the peer's goodbye its end is no failure.
+  // Not ok (peer_lost, with the peer and the reason): the link has ended, and every later call returns the same.
+  // Messages that arrived before the end can still be received, and failure() may give the cause. After the peer's
+  // goodbye the end is not a failure.
   Status progress(TimePoint now);
-  bool receive(ByteView& message);                     // the next one; valid until the next receive()
-  bool has_messages() const;                           // cheap: may receive() give one?
-  const Status& failure() const { return failure_; }   // not ok: what the peer spread
+  bool receive(ByteView& message);                     // the next message; valid until the next receive()
+  bool has_messages() const;                           // cheap: might receive() return one?
+  const Status& failure() const { return failure_; }   // not ok: the failure that the peer sent
   bool has_departed() const { return has_departed_; }  // the peer said goodbye
-  bool is_over() const { return is_over_; }            // the descriptor is no longer worth watching
-  TimePoint next_deadline() const;                     // of what could not be sent
-  TimePoint next_beat() const;                         // of a heartbeat, ours or the peer's
+  bool is_over() const { return is_over_; }            // the descriptor need not be watched any more
+  TimePoint next_deadline() const;                     // for unsent data
+  TimePoint next_beat() const;                         // for heartbeats, ours or the peer's
   int descriptor() const { return stream_->descriptor(); }
   const std::string& peer() const { return peer_; }
 
@@ -64,8 +65,8 @@ class ControlLink {
   void append(Kind kind, ByteView body);
   void write();
   void read(TimePoint now);
-  bool next_frame(const Bytes& from, size_t& at, Frame& frame);  // moves `at`, a place in it, behind the frame
-  void scan();                                                   // handles what is no message
+  bool next_frame(const Bytes& from, size_t& at, Frame& frame);  // advances `at`, an offset into `from`, past the frame
+  void scan();                                                   // handles frames that are not messages
   void take_failure(ByteView body);
   void end(std::string_view reason, OriginKind kind = OriginKind::lost);
   void give_up(std::string_view reason);
@@ -73,18 +74,18 @@ class ControlLink {
 
   std::unique_ptr<Stream> stream_;
   std::string peer_;
-  Origin who_;  // the peer; its kind is set where it fails
+  Origin who_;  // the peer; the kind is set when it fails
   ControlLinkSettings settings_;
   Bytes outgoing_;
-  size_t sent_ = 0;                     // of outgoing_
-  std::unique_ptr<std::byte[]> space_;  // where a read goes first
+  size_t sent_ = 0;                     // bytes of outgoing_ already sent
+  std::unique_ptr<std::byte[]> space_;  // buffer for reads
   Bytes incoming_;
-  size_t scanned_ = 0;  // of incoming_, by scan(): whole frames
-  Bytes whole_;         // frames that receive() looks at
-  size_t taken_ = 0;    // of them
+  size_t scanned_ = 0;  // bytes of incoming_ that scan() has processed: whole frames
+  Bytes whole_;         // frames for receive()
+  size_t taken_ = 0;    // bytes of whole_ already received
   bool spoke_ = false;  // since the last progress()
-  TimePoint spoke_at_;  // something was last sent
-  Hearing hearing_;     // of what is read
+  TimePoint spoke_at_;  // time of the last send
+  Hearing hearing_;     // of received data
   bool has_spread_ = false, has_departed_ = false, is_over_ = false;
   Status failure_;
   Status lost_;

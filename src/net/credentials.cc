@@ -6,7 +6,7 @@ Result<Credentials> credentials_from_config(const Config& config) {
   if (config.secret_key.empty()) {
     return Status(
         Code::invalid_argument,
-        "_HOROVOD_SECRET_KEY is not set, so the processes of the job cannot recognise each other; start the job "
+        "_HOROVOD_SECRET_KEY is not set, so the processes of the job cannot authenticate each other; start the job "
         "with horovodrun, or give all of them the same 64 hexadecimal digits");
   }
   auto key = Key::from_hex(config.secret_key);

@@ -1,4 +1,4 @@
-// What a process of the job needs to be let in by the others. Thread rule: plain value.
+// What a process of the job needs to connect to the others. Thread rule: plain value.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@ namespace hvd {
 
 struct Credentials {
   Key key;
-  std::shared_ptr<const TlsContext> tls;  // null: plain
+  std::shared_ptr<const TlsContext> tls;  // null: no TLS
 };
 
 Result<Credentials> credentials_from_config(const Config& config);
 
 // For connections that are always encrypted, whatever HOROVOD_TLS says: they carry commands or pickles, which must not
-// be changed on the way.
+// be modified in transit.
 Result<Credentials> encrypted_credentials(const Key& key);
 
-// The stream over a connected socket that the handshake will run on.
+// The stream over a connected socket, before the handshake.
 Result<std::unique_ptr<Stream>> make_stream(UniqueFd socket, const Credentials& credentials, bool is_caller);
 
 }  // namespace hvd

@@ -12,11 +12,12 @@
 namespace hvd {
 namespace {
 
-constexpr int32_t kStripeBits = 8;  // of Identity::stripe; the number of stripes is above them
+constexpr int32_t kStripeBits = 8;  // of Identity::stripe; the number of stripes is in the bits above
 constexpr int32_t kMostStripes = (1 << kStripeBits) - 1;
-// The caller's error, which lists the addresses, comes first.
+// The connecting side's error, which lists the addresses, should come first.
 constexpr Duration kPatienceForCaller = std::chrono::seconds(1);
-// For one attempt once the world runs. The kernel of a stopped peer accepts connections, which are all greeted later.
+// For one attempt once the world is running. The kernel of a stopped peer accepts connections; their handshakes come
+// later.
 constexpr Duration kPatienceOfWorld = std::chrono::seconds(30);
 
 int32_t stripe_of(size_t index, size_t count) {
@@ -126,7 +127,7 @@ Status Dialer::advance(int32_t peer, Opening& opening, TimePoint now) {
     opening.connectors[stripe].reset();
     opening.stripes[stripe] = std::move(result->value());
     if (stripe > 0) continue;
-    // The others take the way that worked.
+    // The other stripes use the address that worked.
     auto address = peer_address(opening.stripes[0]->descriptor());
     if (!address.ok()) return address.status();
     for (size_t other = 1; other < opening.stripes.size(); other++) {
@@ -150,7 +151,7 @@ Status Dialer::check_called(int32_t peer, Opening& opening, TimePoint now) {
 std::string Dialer::not_called(int32_t peer, const Opening& opening, TimePoint now) const {
   std::vector<std::string> texts;
   for (const Endpoint& endpoint : acceptor_->endpoints()) texts.push_back(to_text(endpoint));
-  return fmt::format("{} did not connect to {} within {:.1f} s, which listens at {}", peers_.at(peer).name,
+  return fmt::format("{} did not connect to {} within {:.1f} s; that rank listens at {}", peers_.at(peer).name,
                      peers_.at(settings_.rank).name, seconds_of(now - opening.began), joined(texts, ", "));
 }
 
@@ -161,7 +162,7 @@ void Dialer::warn_late(int32_t peer, Opening& opening, TimePoint now) {
   for (const auto& connector : opening.connectors) {
     if (connector != nullptr) reason = connector->describe(now);
   }
-  log_warning("{}; waiting on", reason);
+  log_warning("{}; still waiting", reason);
 }
 
 std::optional<Dialer::Opened> Dialer::poll(TimePoint now) {
@@ -185,7 +186,7 @@ std::optional<Dialer::Opened> Dialer::poll(TimePoint now) {
   return opened;
 }
 
-// What was asked for since the last poll(), and what is finished but not yet told, is due at once.
+// Work requested since the last poll(), and results not returned yet, are due at once.
 void Dialer::set_alarm() {
   TimePoint next = kNever;
   for (const auto& [peer, opening] : openings_) {

@@ -1,7 +1,7 @@
-// Opens the data connections between this rank and ranks of other hosts, on demand: of two ranks the lower one calls
-// and the higher one is called, so both must want it, and they do because both enter the same collective. Every address
-// of the peer is tried; the error lists each and what came of it. A pair may have several connections (stripes); the
-// calling rank chooses their number.
+// Opens data connections between this rank and ranks of other hosts, on demand. Of two ranks the lower one connects and
+// the higher one accepts, so both must request the connection; they do, because both enter the same collective. Every
+// address of the peer is tried; the error lists each with its result. A pair may have several connections (stripes);
+// the connecting rank chooses their number.
 // Nothing here blocks. Thread rule: one caller at a time.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace hvd {
 struct DialerSettings {
   int32_t rank = 0;  // of this process
   Generation generation{0};
-  int32_t streams = 1;  // connections to each peer that we call
+  int32_t streams = 1;  // connections to each peer that this rank connects to
   Duration timeout = seconds(30);
   SocketOptions options;
   std::string congestion = "auto";  // see congestion.h
@@ -30,14 +30,14 @@ struct DialerSettings {
 
 class Dialer {
  public:
-  // `early`: connections that the acceptor has yielded before.
+  // `early`: connections that the acceptor has already yielded.
   static Result<std::unique_ptr<Dialer>> create(std::unique_ptr<Acceptor> acceptor, std::vector<Accepted> early,
                                                 const std::vector<HostRecord>& hosts, Credentials credentials,
                                                 DialerSettings settings);
 
-  void open(int32_t peer, TimePoint now);  // once per peer; poll() tells the outcome
-  // From now on, connections that take long are tried for and waited for without end: the world runs, and the peer is
-  // busy or stopped. That it is lost is found by its silence. A warning says what came of it so far, after each
+  void open(int32_t peer, TimePoint now);  // once per peer; poll() returns the result
+  // From now on, slow connections are retried and waited for without limit: the world is running, and the peer is busy
+  // or stopped. Lost peers are detected by their silence. A warning reports the attempts so far, after each
   // `warn_every`.
   void be_patient(Duration warn_every);
   bool is_busy() const { return !openings_.empty(); }
@@ -47,7 +47,7 @@ class Dialer {
     int32_t peer = -1;
     Result<std::vector<std::unique_ptr<Stream>>> stripes;
   };
-  std::optional<Opened> poll(TimePoint now);  // the next that is finished
+  std::optional<Opened> poll(TimePoint now);  // the next one that is finished
   void list_descriptors(std::vector<int>& into) const;
 
  private:
@@ -58,8 +58,8 @@ class Dialer {
   struct Opening {
     TimePoint began, deadline;
     TimePoint warn_at;
-    std::vector<std::unique_ptr<Connector>> connectors;  // by stripe; the first is alone until it is connected
-    std::vector<std::unique_ptr<Stream>> stripes;        // null: not yet
+    std::vector<std::unique_ptr<Connector>> connectors;  // by stripe; until the first is connected it is the only one
+    std::vector<std::unique_ptr<Stream>> stripes;        // null: not yet connected
   };
   Dialer(Poller poller, std::unique_ptr<Acceptor> acceptor, Credentials credentials, DialerSettings settings);
   Status start_calling(int32_t peer, Opening& opening, TimePoint now);
@@ -75,11 +75,11 @@ class Dialer {
   std::unique_ptr<Acceptor> acceptor_;
   Credentials credentials_;
   DialerSettings settings_;
-  Duration warn_every_ = Duration::max();  // of openings that take long
+  Duration warn_every_ = Duration::max();  // for openings that take long
   std::map<int32_t, Peer> peers_;          // by rank
   std::vector<InterfaceAddress> interfaces_;
-  std::map<int32_t, Opening> openings_;                              // what is wanted and not yet there
-  std::map<int32_t, std::vector<std::unique_ptr<Stream>>> arrived_;  // from peers that call us
+  std::map<int32_t, Opening> openings_;                              // requested, not yet open
+  std::map<int32_t, std::vector<std::unique_ptr<Stream>>> arrived_;  // from peers that connect to this rank
 };
 
 }  // namespace hvd

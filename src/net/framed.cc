@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kFirstBody = 64 << 10;  // room made before any byte of a message has come
+constexpr size_t kFirstBody = 64 << 10;  // allocated before any byte of a message has arrived
 
 Bytes frame_of(ByteView message) {
   Bytes frame;

@@ -14,18 +14,18 @@
 namespace hvd {
 
 struct FrameLimits {
-  size_t largest_received = 1 << 20;  // of one message; checked before anything is allocated for it
+  size_t largest_received = 1 << 20;  // per message; checked before allocating memory for it
   size_t largest_sent = 1 << 20;
-  size_t queued = 4 << 20;  // bytes that wait to be sent; more is an error of the sender
+  size_t queued = 4 << 20;  // most unsent bytes; exceeding it is an error of the sender
 };
 
-// Cuts bytes into messages. Memory follows what has arrived, not what a header promises.
+// Splits bytes into messages. Memory grows with the bytes that arrived, not with the length that a header claims.
 class FrameReader {
  public:
   explicit FrameReader(size_t largest) : largest_(largest) {}
 
-  std::span<std::byte> space();  // where the next bytes go; never empty while status() is ok
-  void filled(size_t count);     // so many of space() were filled
+  std::span<std::byte> space();  // buffer for the next bytes; never empty while status() is ok
+  void filled(size_t count);     // `count` bytes of space() were filled
   std::optional<Bytes> take();   // the next whole message
   const Status& status() const { return status_; }
 
@@ -44,12 +44,12 @@ class FramedStream {
   FramedStream(std::unique_ptr<Stream> stream, FrameLimits limits)
       : stream_(std::move(stream)), limits_(limits), reader_(limits.largest_received) {}
 
-  // Queues, and sends what can be sent now.
+  // Queues the message, and sends as much as possible now.
   Status send(ByteView message);
   Status flush();
   bool has_unsent() const { return !outgoing_.empty(); }
 
-  // The next message, or nothing for the moment; not ok: the stream has ended, or its bytes are no frames.
+  // The next message, or none at the moment; not ok: the stream has ended, or its bytes are not frames.
   Result<std::optional<Bytes>> receive();
 
   int descriptor() const { return stream_->descriptor(); }
@@ -59,8 +59,8 @@ class FramedStream {
   FrameLimits limits_;
   FrameReader reader_;
   std::deque<Bytes> outgoing_;
-  size_t sent_ = 0;    // of the first
-  size_t queued_ = 0;  // bytes in all
+  size_t sent_ = 0;    // bytes of the first message already sent
+  size_t queued_ = 0;  // total bytes
 };
 
 }  // namespace hvd

@@ -6,8 +6,8 @@
 
 namespace hvd {
 
-// Sends and receives what can be now. Not ok: the stream has ended. What becomes of the handshake is in its state(),
-// which counts once outgoing() is empty. Never reads a byte beyond the handshake.
+// Sends and receives as much as possible now. Not ok: the stream has ended. The result of the handshake is its state(),
+// which is valid once outgoing() is empty. Never reads beyond the handshake.
 Status carry(Handshake& handshake, Stream& stream);
 
 }  // namespace hvd

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<uint8_t, 4> kMagic{'h', 'v', 'd', 0xa7};
 constexpr size_t kHeaderBytes = 8;
-constexpr size_t kLongestBody = 512;  // of any version; what is longer is not ours
+constexpr size_t kLongestBody = 512;  // of any version; a longer one is not this protocol
 constexpr size_t kIdentityBytes = 1 + 8 + 3 * 4;
 constexpr size_t kProofBytes = sizeof(Proof), kNonceBytes = sizeof(Nonce);
 // By kind, from hello on.
@@ -46,7 +46,7 @@ bool get(Decoder& in, Identity& identity) {
 
 std::string_view text_of(ByteView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// Guesses the protocol of a peer that does not speak ours, for the log.
+// Guesses the protocol of a peer that does not use this one, for the log.
 std::string guess_of(ByteView first) {
   std::string_view text = text_of(first);
   for (std::string_view verb : {"GET", "PUT", "POST", "DELE", "HEAD", "OPTI", "CONN", "HTTP", "PRI "}) {
@@ -93,7 +93,7 @@ void Handshake::receive(ByteView bytes) {
   if (state_ == State::running && wanted() == 0) take_body();
 }
 
-// Looks at a header as soon as its first bytes are there: a stranger is not listened to for longer than needed.
+// Checks a header as soon as its first bytes arrive, so unknown peers are rejected early.
 void Handshake::take_header() {
   ByteView magic = std::as_bytes(std::span(kMagic)).first(std::min(incoming_.size(), kMagic.size()));
   if (!std::equal(magic.begin(), magic.end(), incoming_.begin())) {
@@ -102,8 +102,8 @@ void Handshake::take_header() {
   if (incoming_.size() < kHeaderBytes) return;
   size_t length = kHeaderBytes + wanted() - incoming_.size();
   if (length > kLongestBody) return fail(Refusal::none, fmt::format("it sent a message of {} bytes", length));
-  // The rest of another version's message is read before it is answered: closing with unread bytes would destroy the
-  // answer on its way.
+  // A message of another version is read completely before the answer is sent: closing with unread bytes would discard
+  // the answer.
   if (static_cast<uint8_t>(incoming_[4]) != version_) return;
   auto kind = static_cast<uint8_t>(incoming_[5]);
   bool is_known = kind >= 1 && kind <= kBodyBytes.size() && length == kBodyBytes[kind - 1];
@@ -133,7 +133,7 @@ void Handshake::answer_other_version() {
 
 void Handshake::take_hello() {
   Decoder in(body().subspan(kNonceBytes));
-  if (!get(in, identity_)) return fail(Refusal::none, "its hello makes no sense");
+  if (!get(in, identity_)) return fail(Refusal::none, "its hello is malformed");
   transcript_ = incoming_;
   Bytes answer(nonce_.begin(), nonce_.end());
   Proof proof = key_.prove(proven_bytes(kCalled, nonce_));
@@ -175,7 +175,7 @@ void Handshake::take_proof() {
   if (refusal == Refusal::none) {
     state_ = State::done;
   } else {
-    fail(refusal, fmt::format("rank {} wants a {} connection to rank {} in generation {}, which is not here",
+    fail(refusal, fmt::format("rank {} wants a {} connection to rank {} in generation {}, which is not this process",
                               identity_.from, kPurposes[static_cast<size_t>(identity_.purpose)], identity_.to,
                               static_cast<uint64_t>(identity_.generation)));
   }
@@ -199,7 +199,7 @@ Refusal Handshake::judge(uint64_t& detail) const {
 void Handshake::take_verdict() {
   ByteView said = body().first(1 + 8), proof = body().subspan(1 + 8);
   if (!key_.confirms(proof, proven_bytes(kVerdict, said)))
-    return fail(Refusal::none, "its verdict was changed on the way");
+    return fail(Refusal::none, "its verdict was modified in transit");
   Decoder in(said);
   Refusal refusal = in.one_of(Refusal::wrong_rank);
   uint64_t detail = in.fixed64();
@@ -216,7 +216,7 @@ void Handshake::take_verdict() {
     case Refusal::version:
     case Refusal::wrong_key: break;
   }
-  fail(Refusal::none, "its verdict makes no sense");
+  fail(Refusal::none, "its verdict is malformed");
 }
 
 void Handshake::take_notice() {

@@ -11,9 +11,9 @@ class Hearing {
  public:
   explicit Hearing(TimePoint now) { restart(now); }
 
-  void restart(TimePoint now) { heard_at_ = looked_at_ = now; }  // what was silent before does not count
+  void restart(TimePoint now) { heard_at_ = looked_at_ = now; }  // earlier silence does not count
   void hear(TimePoint now) { heard_at_ = now; }
-  // Before the peer is judged. `limit`: how long it may be silent.
+  // Call before judging the peer. `limit`: how long it may be silent.
   void look(TimePoint now, Duration limit) {
     if (now - looked_at_ > limit / 2) heard_at_ = now;
     looked_at_ = now;

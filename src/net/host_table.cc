@@ -89,10 +89,11 @@ Status sort_and_check(std::vector<HostRecord>& hosts) {
   auto bad = [](std::string text) { return Status(Code::invalid_argument, std::move(text)); };
   for (const HostRecord& host : hosts) {
     if (host.world_size != first.world_size || host.hosts != first.hosts) {
-      return bad(fmt::format(
-          "hosts disagree about the world: {} was told of {} ranks on {} hosts (HOROVOD_SIZE, HOROVOD_CROSS_SIZE), "
-          "{} of {} ranks on {} hosts",
-          first.name, first.world_size, first.hosts, host.name, host.world_size, host.hosts));
+      return bad(
+          fmt::format("hosts disagree about the world: {} was started with {} ranks on {} hosts (HOROVOD_SIZE, "
+                      "HOROVOD_CROSS_SIZE), "
+                      "{} with {} ranks on {} hosts",
+                      first.name, first.world_size, first.hosts, host.name, host.world_size, host.hosts));
     }
   }
   std::vector<const HostRecord*> owner(static_cast<size_t>(std::max(first.world_size, 0)));
@@ -116,7 +117,7 @@ Status sort_and_check(std::vector<HostRecord>& hosts) {
   }
   if (!missing.empty()) {
     return bad(fmt::format(
-        "the {} hosts ({}) together have no rank {} of {}; check HOROVOD_RANK and HOROVOD_LOCAL_SIZE", hosts.size(),
+        "none of the {} hosts ({}) has rank {} of {}; check HOROVOD_RANK and HOROVOD_LOCAL_SIZE", hosts.size(),
         [&] {
           std::vector<std::string> names;
           names.reserve(hosts.size());
@@ -133,7 +134,7 @@ bool is_homogeneous(const std::vector<HostRecord>& hosts) {
                      [&](const HostRecord& host) { return host.ranks.size() == hosts.front().ranks.size(); });
 }
 
-// New with every start of a kernel, and the same in all containers on it.
+// Changes with every boot, and is the same in all containers of the machine.
 std::string read_machine() {
   std::string id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
@@ -142,7 +143,7 @@ std::string read_machine() {
 
 Status agree(std::vector<HostRecord>& hosts) {
   std::vector<KnobsOf> knobs;
-  std::map<std::string, std::vector<CoreMask>> machines;  // the masks of all their ranks
+  std::map<std::string, std::vector<CoreMask>> machines;  // the core masks of all their ranks
   auto machine_of = [](const HostRecord& host) {
     return host.machine.empty() ? fmt::format("host {}", host.index) : host.machine;
   };

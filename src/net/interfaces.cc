@@ -33,7 +33,7 @@ int64_t speed_of(const std::string& interface) {
   return speed > 0 ? speed : -1;
 }
 
-// A container's own end of a virtual cable is called eth0 and is what it has; only the host's end is named veth.
+// A container's end of a virtual cable is called eth0 and is its real interface; only the host's end is named veth.
 bool is_virtual(const std::string& interface) {
   for (const char* start : {"docker", "virbr", "veth", "br-", "cni", "flannel", "cali", "vnet", "lxcbr", "podman"}) {
     if (interface.starts_with(start)) return true;

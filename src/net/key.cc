@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kKeyBytes = 32;
 constexpr size_t kLeastKeyBytes = 16;
 
-Status fill_random(std::span<std::byte> out) {  // up to 256 bytes come whole, signals or not
+Status fill_random(std::span<std::byte> out) {  // up to 256 bytes are complete even if a signal arrives
   if (::getrandom(out.data(), out.size(), 0) == static_cast<ssize_t>(out.size())) return {};
   return system_error("cannot get random bytes from", "getrandom");
 }
@@ -62,7 +62,7 @@ Key::~Key() { OPENSSL_cleanse(bytes_.data(), bytes_.size()); }
 
 std::string Key::hex() const { return to_hex(bytes_); }
 
-// A proof that could not be made (no memory) is all zeros, which no peer accepts.
+// If a proof cannot be computed (no memory) it is all zeros, which no peer accepts.
 Proof Key::prove(ByteView message) const { return hmac(bytes_, message).value_or(Proof{}); }
 
 bool Key::confirms(ByteView proof, ByteView message) const {

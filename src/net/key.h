@@ -1,4 +1,4 @@
-// The job's key and what is computed with it. The launcher makes one key per job; every process of the job has it in
+// The job's key and computations with it. The launcher makes one key per job; every process of the job has it in
 // _HOROVOD_SECRET_KEY, and no other process does. Backed by OpenSSL. Thread rule: plain values and pure functions.
 #pragma once
 
@@ -25,7 +25,7 @@ class Key {
 
   std::string hex() const;
   Proof prove(ByteView message) const;
-  bool confirms(ByteView proof, ByteView message) const;  // takes the same time wherever they differ
+  bool confirms(ByteView proof, ByteView message) const;  // constant time
 
  private:
   explicit Key(Bytes bytes) : bytes_(std::move(bytes)) {}

@@ -1,14 +1,13 @@
-// What all users of OpenSSL share. It is started in this process without the host's openssl.cnf, which may name modules
-// of another version, and without a clean-up at exit, which would pull it from under threads that still run.
-// Thread rule: any thread.
+// Common code of all users of OpenSSL. Initialises it without the host's openssl.cnf, which may name modules of another
+// version, and without cleanup at exit, which would break threads that are still running. Thread rule: any thread.
 #pragma once
 
 namespace hvd {
 
-// Called before its first use; any number of times.
+// Call before the first use; may be called repeatedly.
 void prepare_openssl();
 
-// What ends an object of OpenSSL: std::unique_ptr<X509, Release<::X509_free>>.
+// A deleter for OpenSSL objects: std::unique_ptr<X509, Release<::X509_free>>.
 template <auto release>
 struct Release {
   template <class T>

@@ -53,7 +53,7 @@ const std::vector<uint64_t>& Poller::wait(TimePoint until) {
   tags_.clear();
   for (int i = 0; i < count; i++) {
     if (events[static_cast<size_t>(i)].data.u64 == kAlarm) {
-      alarm_at_ = kNever;  // it has rung; the same time may be set again
+      alarm_at_ = kNever;  // it has fired; the same time may be set again
     } else {
       tags_.push_back(events[static_cast<size_t>(i)].data.u64);
     }

@@ -1,6 +1,6 @@
-// epoll and one alarm behind a single descriptor, so that what is built on it can be waited for from anywhere
-// (level-triggered: it stays readable until everything was seen to). Tags are the caller's, below 2^64 - 1.
-// Thread rule: one thread at a time.
+// epoll and one alarm behind a single descriptor, so that code built on it can be waited for from anywhere
+// (level-triggered: it stays readable until everything has been handled). Tags are the caller's, below 2^64 - 1. Thread
+// rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ class Poller {
 
   int descriptor() const { return epoll_.get(); }
   Status add(int fd, uint64_t tag);             // both directions, edge-triggered
-  Status watch_readable(int fd, uint64_t tag);  // level-triggered: what another poller's descriptor needs
+  Status watch_readable(int fd, uint64_t tag);  // level-triggered: needed for another poller's descriptor
   void remove(int fd);
-  void set_alarm(TimePoint at);  // kNever: none; stays until it is set again
+  void set_alarm(TimePoint at);  // kNever: none; stays set until changed
 
-  // The tags of what has happened, waiting for it until `until` (TimePoint::min(): not at all). May be empty.
+  // The tags of pending events; waits for one until `until` (TimePoint::min(): does not wait). May be empty.
   const std::vector<uint64_t>& wait(TimePoint until = TimePoint::min());
 
  private:

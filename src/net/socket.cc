@@ -17,7 +17,7 @@ namespace hvd {
 namespace {
 
 constexpr int kBacklog = 1024;
-constexpr int kPortTries = 32;  // for a port that is free on every address
+constexpr int kPortTries = 32;  // attempts to find a port that is free on every address
 
 int milliseconds_of(Duration duration) {
   auto count = std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
@@ -28,7 +28,7 @@ bool set_int(const UniqueFd& socket, int level, int name, int value) {
   return ::setsockopt(socket.get(), level, name, &value, sizeof value) == 0;
 }
 
-// `dual`: an IPv6 socket that takes IPv4 as well.
+// `dual`: an IPv6 socket that also accepts IPv4.
 Result<UniqueFd> listen_at(const SocketAddress& address, bool dual) {
   UniqueFd socket(::socket(address.ip.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return system_error("cannot create a socket for", to_text(address));
@@ -41,7 +41,7 @@ Result<UniqueFd> listen_at(const SocketAddress& address, bool dual) {
   return socket;
 }
 
-// Whether an address cannot be bound at all, whatever the port.
+// Whether an address cannot be bound with any port.
 bool is_missing(const IpAddress& ip) { return !listen_at({.ip = ip}, false).ok(); }
 
 Result<uint16_t> port_of(const UniqueFd& socket) {
@@ -62,7 +62,7 @@ Result<Listener> listen_everywhere(uint16_t port) {
   return listener;
 }
 
-// `skip_bad`: an address may be unusable for the moment (IPv6 looks for duplicates first); the others serve.
+// `skip_bad`: skip addresses that cannot be used at the moment (IPv6 checks for duplicates first).
 Result<Listener> listen_each(const std::vector<IpAddress>& addresses, uint16_t port, bool skip_bad) {
   if (addresses.empty()) return Status(Code::invalid_argument, "no address to listen on");
   Listener listener;
@@ -72,7 +72,7 @@ Result<Listener> listen_each(const std::vector<IpAddress>& addresses, uint16_t p
     if (!socket.ok()) {
       if (!skip_bad || !is_missing(ip)) return socket.status();
       problem = socket.status().message();
-      log_warning("{}; the other addresses are used", problem);
+      log_warning("{}; using the other addresses", problem);
       continue;
     }
     if (port == 0) {
@@ -87,10 +87,10 @@ Result<Listener> listen_each(const std::vector<IpAddress>& addresses, uint16_t p
   return listener;
 }
 
-// Tries the ports of the range, in turn; `attempt` makes the sockets for one.
+// Tries the ports of the range in order; `attempt` creates the sockets for one.
 Result<Listener> try_ports(PortRange ports, const std::function<Result<Listener>(uint16_t port)>& attempt) {
   int tries = ports.first == 0 ? kPortTries : ports.last - ports.first + 1;
-  Status problem(Code::invalid_argument, fmt::format("ports {} to {} are no range", ports.first, ports.last));
+  Status problem(Code::invalid_argument, fmt::format("ports {} to {} are not a valid range", ports.first, ports.last));
   for (int i = 0; i < tries; i++) {
     auto listener = attempt(static_cast<uint16_t>(ports.first == 0 ? 0 : ports.first + i));
     if (!listener.ok()) {

@@ -1,4 +1,4 @@
-// TCP sockets as this project uses them: never blocking, closed on exec. Thread rule: any thread.
+// TCP sockets of this project: non-blocking, closed on exec. Thread rule: any thread.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 namespace hvd {
 
 struct SocketOptions {
-  static constexpr Duration kPatient{};  // as long as the host's TCP does by itself
+  static constexpr Duration kPatient{};  // the default of the host's TCP
 
-  // Data that the peer's host does not acknowledge, or that the peer has no room for, for so long ends the connection.
+  // The connection ends after data was not acknowledged by the peer's host, or had no room at the peer, for this time.
   Duration user_timeout = seconds(30);
-  Duration keep_alive = seconds(10);  // an idle connection is probed this often
-  int buffer_bytes = 0;               // 0: the kernel chooses, and adapts
+  Duration keep_alive = seconds(10);  // interval of probes on an idle connection
+  int buffer_bytes = 0;               // 0: chosen and adapted by the kernel
   std::string congestion;             // algorithm; empty, or one that this host does not have: the host's default
 };
 
@@ -28,19 +28,19 @@ struct PortRange {
   uint16_t first = 0, last = 0;  // 0: any free port
 };
 
-// Sockets that listen on one port, and the endpoints to publish for it.
+// Sockets that listen on one port, and their endpoints to publish.
 struct Listener {
   std::vector<UniqueFd> sockets;
   std::vector<Endpoint> endpoints;
   uint16_t port = 0;
 };
 
-// Listens on all interfaces, IPv6 and IPv4, when `interfaces` is empty; otherwise only on their addresses.
+// Listens on all interfaces, IPv6 and IPv4, if `interfaces` is empty; otherwise only on their addresses.
 Result<Listener> listen_on(const std::vector<std::string>& interfaces, PortRange ports = {});
-Result<Listener> listen_on(const std::vector<IpAddress>& addresses, PortRange ports = {});  // exactly these
+Result<Listener> listen_on(const std::vector<IpAddress>& addresses, PortRange ports = {});  // only these
 
-// Starts to connect; writability tells the end of it, and connect_error() its result: 0, or an errno. The error of a
-// start that fails at once is the reason alone ("Network is unreachable").
+// Starts to connect; the socket becomes writable when that ends, and connect_error() has the result: 0, or an errno. An
+// immediate error is returned as the reason alone ("Network is unreachable").
 Result<UniqueFd> start_connect(const SocketAddress& address, const SocketOptions& options);
 int connect_error(const UniqueFd& socket);
 

@@ -35,13 +35,13 @@ std::string last_problem() {
 
 Status tls_error(std::string_view what) { return {Code::unknown, fmt::format("{}: {}", what, last_problem())}; }
 
-// ---- the socket below: as OpenSSL's own, but a lost peer is an error and not a signal ----
+// ---- the socket below: like OpenSSL's own, but a lost peer is an error, not a signal ----
 
-// What OpenSSL reads from and writes to.
+// The underlying socket for OpenSSL's reads and writes.
 struct Below {
   UniqueFd socket;
   int error = 0;       // errno of the last failure
-  bool ended = false;  // the peer has closed
+  bool ended = false;  // the peer has closed the connection
 };
 
 template <class Move>
@@ -99,7 +99,7 @@ class TlsStream : public Stream {
   }
 
   Result<size_t> write(ByteView from) override {
-    if (::SSL_in_init(ssl_.get()) != 0) drained_ = false;  // the handshake reads, perhaps further than its own end
+    if (::SSL_in_init(ssl_.get()) != 0) drained_ = false;  // the handshake may read beyond its own end
     return move(from.size(), [&](size_t at, size_t count, size_t* moved) {
       return ::SSL_write_ex(ssl_.get(), from.data() + at, count, moved);
     });
@@ -139,7 +139,7 @@ class TlsStream : public Stream {
   std::unique_ptr<SSL, Release<::SSL_free>> ssl_;
   Below below_;
   Status failure_;
-  bool drained_ = false;  // the last read took all that had been received
+  bool drained_ = false;  // the last read consumed all received data
 };
 
 // ---- the identity ----
@@ -194,7 +194,7 @@ int is_expected(X509_STORE_CTX* store, void* expected) {
 
 bool configure_streams(SSL_CTX* context) {
   ::SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  ::SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);  // every end of a stream is an error to its user
+  ::SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);  // every end of a stream is an error for its user
   ::SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   ::SSL_CTX_set_num_tickets(context, 0);
   ::SSL_CTX_set_read_ahead(context, 1);  // one recv for several records instead of two for each
@@ -211,7 +211,7 @@ bool configure(SSL_CTX* context, const Identity& identity) {
 
 // ---- from a key ----
 
-constexpr std::string_view kSharedName = "horovod job";  // the key is the secret; its name tells nothing
+constexpr std::string_view kSharedName = "horovod job";  // the key is the secret; the name reveals nothing
 constexpr unsigned char kAes128GcmSha256[] = {0x13, 0x01};
 
 SSL_SESSION* shared_session(SSL* ssl) {
@@ -283,11 +283,11 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::create(std::string_view he
   return std::shared_ptr<const TlsContext>(std::move(made));
 }
 
-// Without a certificate, the handshake fails for a peer that does not have the key.
+// Without a certificate, the handshake fails if the peer does not have the key.
 Result<std::shared_ptr<const TlsContext>> TlsContext::from_key(const Key& key) {
   prepare_openssl();
   Context context(::SSL_CTX_new(::TLS_method()));
-  const auto* name = reinterpret_cast<const unsigned char*>(kSharedName.data());  // OpenSSL wants one for sessions
+  const auto* name = reinterpret_cast<const unsigned char*>(kSharedName.data());  // OpenSSL requires one for sessions
   if (!context || !configure_streams(context.get()) ||
       ::SSL_CTX_set_session_id_context(context.get(), name, kSharedName.size()) != 1) {
     return tls_error("cannot set up TLS");

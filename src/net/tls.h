@@ -1,8 +1,8 @@
-// A Stream under TLS 1.3, in three variants. None of them uses an authority, a host name or a clock:
+// A Stream over TLS 1.3, in three variants. None uses a certificate authority, a host name or a clock:
 //   the job's certificate   the launcher makes one, all processes of the job present it and accept no other
 //   two certificates        each side has its own and knows the fingerprint of the other's (an agent without stdin)
 //   a key                   both sides have it before they connect: a pre-shared key with fresh Diffie-Hellman
-// The HMAC handshake follows inside. Thread rule: a TlsContext may be shared by threads; a stream belongs to one at a
+// The HMAC handshake follows over TLS. Thread rule: a TlsContext may be shared by threads; a stream belongs to one at a
 // time.
 #pragma once
 
@@ -21,7 +21,7 @@ struct ssl_ctx_st;
 
 namespace hvd {
 
-// A fresh certificate (EC P-256) and its private key: PEM, written in hexadecimal to be one line of an environment
+// A fresh certificate (EC P-256) and its private key: PEM, in hexadecimal so that it fits one line of an environment
 // variable (_HOROVOD_TLS_IDENTITY). As secret as the job's key.
 Result<std::string> make_tls_identity();
 
@@ -30,20 +30,20 @@ Result<Fingerprint> fingerprint_of(std::string_view identity);
 
 class TlsContext {
  public:
-  static Result<std::shared_ptr<const TlsContext>> create(std::string_view identity);  // the peer has the same one
+  static Result<std::shared_ptr<const TlsContext>> create(std::string_view identity);  // the peer has the same identity
   static Result<std::shared_ptr<const TlsContext>> create(std::string_view identity, const Fingerprint& peer);
   static Result<std::shared_ptr<const TlsContext>> from_key(const Key& key);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
 
-  // TLS starts with the first read or write; until it is agreed on they move nothing.
+  // TLS starts with the first read or write; until it is established they return 0.
   Result<std::unique_ptr<Stream>> make_stream(UniqueFd socket, bool is_caller) const;
 
  private:
   explicit TlsContext(ssl_ctx_st* context) : context_(context) {}
   ssl_ctx_st* context_;
-  Fingerprint peer_{};  // of the only certificate that is accepted; unused with a key
+  Fingerprint peer_{};  // of the only accepted certificate; unused with a key
   Proof shared_{};      // derived from the key; unused with certificates
 };
 

@@ -90,7 +90,7 @@ Result<ElasticMessage> decode_elastic_message(ByteView bytes) {
   ElasticMessage message;
   uint8_t kind = in.u8();
   if (!read_kind(kind, in, message) || !in.ok() || !in.at_end())
-    return Status(Code::unknown, "a message of an elastic job that makes no sense");
+    return Status(Code::unknown, "a malformed message of an elastic job");
   return message;
 }
 

@@ -1,5 +1,5 @@
-// What the workers of an elastic job and its launcher say to each other, over one connection per worker that lives as
-// long as both do (purpose "elastic"; the caller's number is the worker's). A worker says that it is ready for the next
+// Messages between the workers of an elastic job and its launcher, over one connection per worker that lasts as long as
+// both do (purpose "elastic"; the caller's number is the worker's). A worker reports that it is ready for the next
 // world; the launcher answers with its place there, or that there is none. A message is one frame (net/framed.h): a
 // kind and its fields. Thread rule: plain values.
 #pragma once
@@ -17,9 +17,9 @@ namespace hvd {
 
 // worker -> launcher
 struct WorkerReady {
-  Generation last{0};      // the world it comes from; 0: none yet
-  std::string reason;      // why that one ended; empty for a newcomer
-  int32_t lost_rank = -1;  // whom of that one it found silent or lost; -1: it does not know
+  Generation last{0};      // the last world of this worker; 0: none yet
+  std::string reason;      // why that world ended; empty for a new worker
+  int32_t lost_rank = -1;  // the rank of that world that was silent or lost; -1: unknown
 };
 struct WorkerLeaves {
   std::string reason;
@@ -32,14 +32,14 @@ struct Place {
   int32_t local_rank = 0, local_size = 1;
   int32_t cross_rank = 0, cross_size = 1;
 };
-struct WorldVoid {  // it cannot form any more: workers on the way there come back
+struct WorldVoid {  // it can no longer form: workers that were joining it report again
   Generation generation{0};
   std::string reason;
 };
 struct Dismissal {  // there is no place for this worker
   std::string reason;
 };
-struct JobOver {  // and not in success
+struct JobOver {  // and it was not successful
   std::string reason;
 };
 struct HostsChanged {
@@ -51,11 +51,11 @@ struct HostsChanged {
 using ElasticMessage = std::variant<WorkerReady, WorkerLeaves, Place, WorldVoid, Dismissal, JobOver, HostsChanged>;
 
 inline constexpr size_t kLargestElasticMessage = 16 << 10;
-inline constexpr size_t kLongestElasticReason = 4 << 10;  // more is cut off
+inline constexpr size_t kLongestElasticReason = 4 << 10;  // longer ones are truncated
 inline constexpr FrameLimits kElasticFrames{
     .largest_received = kLargestElasticMessage, .largest_sent = kLargestElasticMessage, .queued = 1 << 20};
 
 Bytes encode(const ElasticMessage& message);
-Result<ElasticMessage> decode_elastic_message(ByteView bytes);  // places are checked: every rank is below its size
+Result<ElasticMessage> decode_elastic_message(ByteView bytes);  // validates places: every rank is below its size
 
 }  // namespace hvd

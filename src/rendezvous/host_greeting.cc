@@ -9,9 +9,9 @@ namespace hvd {
 namespace {
 
 constexpr std::string_view kPublicKey = "00000000000000000000000000000000";
-constexpr size_t kNameBytes = 16;  // of the hash; twice as many letters
+constexpr size_t kNameBytes = 16;  // of the hash; the name has twice as many letters
 
-// Every part with its length, so that no two lists of parts are the same bytes.
+// Includes the length of each part, so that different lists of parts never give the same bytes.
 Bytes message_of(std::string_view label, std::string_view name, const Nonce& member, const Nonce& leader,
                  ByteView said) {
   Bytes bytes;
@@ -74,7 +74,7 @@ sockaddr_un abstract_address(std::string_view name, socklen_t& length) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   size_t count = std::min(name.size(), sizeof address.sun_path - 1);
-  std::memcpy(address.sun_path + 1, name.data(), count);  // a leading zero byte: the abstract name space
+  std::memcpy(address.sun_path + 1, name.data(), count);  // a leading zero byte: the abstract namespace
   length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + count);
   return address;
 }

@@ -17,8 +17,8 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kMostCallers = 256;  // of whom nothing is known yet; when there are more, the oldest goes
-constexpr int kMostReported = 3;      // strangers
+constexpr size_t kMostCallers = 256;  // without a proof so far; beyond this number the oldest is closed
+constexpr int kMostReported = 3;      // failed connections
 
 void refuse(const UniqueFd& socket, const Status& status) {
   HostWelcome refusal;
@@ -77,7 +77,7 @@ Status HostLeader::listen() {
     if (*taken) return {};
   }
   return {Code::unknown,
-          "another user has taken the names under which the ranks of this host would meet; give all ranks the same 64 "
+          "another user has taken the socket names for the ranks of this host; give all ranks the same 64 "
           "hexadecimal digits in _HOROVOD_SECRET_KEY, so that no other user can predict the names"};
 }
 
@@ -94,13 +94,13 @@ Result<bool> HostLeader::take_name(size_t index) {
   int error = errno;
   bool same_user = false;
   if (error == EADDRINUSE && (!has_a_listener(address, length, same_user) || !same_user)) return false;
-  return system_error("cannot open the meeting of this host's ranks",
+  return system_error("cannot open the socket for the ranks of this host",
                       "(is another local rank 0 of the same job running?)", error);
 }
 
 // ---- connections ----
 
-// Waits until a connection has data, and reads from all that have.
+// Waits until a connection has data, and reads from all connections that have.
 Status HostLeader::receive_all() {
   std::vector<pollfd> wanted{{.fd = interrupt_, .events = POLLIN, .revents = 0},
                              {.fd = listener_.get(), .events = POLLIN, .revents = 0}};
@@ -124,7 +124,7 @@ Status HostLeader::accept_caller() {
   UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) {
     bool is_full = errno == EMFILE || errno == ENFILE;
-    if (is_full && callers_.empty()) return system_error("cannot let a rank of this host in", "");
+    if (is_full && callers_.empty()) return system_error("cannot accept a rank of this host", "");
     if (is_full) callers_.pop_front();
     return {};
   }
@@ -138,7 +138,7 @@ Status HostLeader::accept_caller() {
   return {};
 }
 
-// Connections that close before they send anything: members that were interrupted, or that probe for a leader.
+// Some connections close before they send anything: members that were interrupted, or that check for a leader.
 Status HostLeader::hear(std::list<Caller>::iterator caller) {
   if (caller->is_challenged) return hear_hello(caller);
   std::vector<UniqueFd> fds;
@@ -180,7 +180,7 @@ void HostLeader::send_away(std::list<Caller>::iterator caller) {
   socklen_t length = sizeof peer;
   (void)::getsockopt(caller->socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length);
   if (++strangers_ <= kMostReported) {
-    log_warning("refused a process at the meeting of this host's ranks that {}: pid {}, user {}",
+    log_warning("rejected a connection to the ranks of this host from a process that {}: pid {}, user {}",
                 peer.uid == ::getuid() ? "does not belong to the job" : "belongs to another user", peer.pid, peer.uid);
   }
   callers_.erase(caller);
@@ -210,9 +210,9 @@ Status HostLeader::check(const HostHello& hello) const {
   return {};
 }
 
-// ---- once they are there ----
+// ---- after all have connected ----
 
-// What all ranks of the host have to have in common, once all are there.
+// Settles what all ranks of the host must have in common.
 Status HostLeader::agree() {
   std::vector<KnobsOf> knobs;
   std::vector<CoreMask> masks;
@@ -231,7 +231,7 @@ void HostLeader::note(size_t local, int32_t rank, int32_t pid, HostArrival arriv
   met_.arrived[local] = std::move(arrival);
 }
 
-// What to say when the time is up, or the meeting was interrupted.
+// The error after a time-out or an interrupt.
 Status HostLeader::why_not() const {
   if (is_readable(interrupt_)) return was_interrupted();
   std::vector<size_t> missing;
@@ -240,7 +240,7 @@ Status HostLeader::why_not() const {
   }
   bool is_whole_world = world_.local_size == world_.size;
   return {Code::unknown,
-          fmt::format("the world did not form in time: of {} ranks on {}, these {}never came: {} "
+          fmt::format("the world did not form in time: of {} ranks on {}, these {}never connected: {} "
                       "(HOROVOD_START_TIMEOUT)",
                       world_.local_size, world_.host, is_whole_world ? "" : "local ranks ", joined(missing, ", "))};
 }

@@ -1,6 +1,6 @@
-// Local rank 0 of a host, which the others come to (host_meeting.h). A connection is read when it has
-// data, so a stranger that is silent or slow does not delay the ranks; one that does not prove that it belongs to the
-// job is closed. Thread rule: one thread; meet() blocks.
+// Local rank 0 of a host, to which the others connect (host_meeting.h). A connection is read only when it has data, so
+// a silent or slow one does not delay the ranks; a process that does not prove that it belongs to the job is
+// disconnected. Thread rule: one thread; meet() blocks.
 #pragma once
 
 #include <list>
@@ -27,10 +27,10 @@ class HostLeader {
   };
 
   Status listen();
-  Result<bool> take_name(size_t index);  // false: another user has it
+  Result<bool> take_name(size_t index);  // false: it belongs to another user
   Status receive_all();
   Status accept_caller();
-  // What a caller says; it is taken off the list, or moved to its place in the group, when it has said enough.
+  // Processes data from a caller. A caller that is done is removed from the list or becomes a member of the group.
   Status hear(std::list<Caller>::iterator caller);
   Status hear_hello(std::list<Caller>::iterator caller);
   void send_away(std::list<Caller>::iterator caller);

@@ -15,9 +15,9 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kPatienceForWelcome = std::chrono::seconds(2);  // the leader explains itself at its own deadline
+constexpr Duration kPatienceForWelcome = std::chrono::seconds(2);  // the leader sends its error at its own deadline
 
-// A rank that comes to the leader.
+// A rank that connects to the leader.
 class Member {
  public:
   Member(const World& world, const HostGreeting& greeting, TimePoint deadline, int interrupt)
@@ -56,7 +56,7 @@ class Member {
   }
 
  private:
-  // The leader may not listen yet, and nothing tells when it does; looking again soon is a matter of start-up only.
+  // The leader may not be listening yet, and nothing signals when it is; this polls, but only at start.
   Status find_leader() {
     Duration pause = std::chrono::microseconds(200);
     for (;;) {
@@ -67,8 +67,8 @@ class Member {
       if (is_readable(interrupt_)) return was_interrupted();
       if (Clock::now() + pause > deadline_) {
         return {Code::unknown,
-                fmt::format("the world did not form in time: rank {} of {} on {} never met {}rank 0 "
-                            "(HOROVOD_START_TIMEOUT), or that one has another key (_HOROVOD_SECRET_KEY)",
+                fmt::format("the world did not form in time: rank {} of {} on {} never reached {}rank 0 "
+                            "(HOROVOD_START_TIMEOUT), or that rank has another key (_HOROVOD_SECRET_KEY)",
                             world_.rank, world_.size, world_.host, world_.local_size == world_.size ? "" : "local ")};
       }
       (void)wait_readable(UniqueFd(), Clock::now() + pause, interrupt_);
@@ -85,7 +85,7 @@ class Member {
     sockaddr_un address = abstract_address(name_, length);
     if (::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
       if (errno == ECONNREFUSED || errno == EINTR || errno == EAGAIN) return false;
-      return system_error("cannot join the meeting of this host's ranks", "");
+      return system_error("cannot connect to the ranks of this host", "");
     }
     if (!is_same_user(socket_)) return false;
     make_blocking(socket_);
@@ -98,7 +98,7 @@ class Member {
     nonce_ = challenge.nonce;
     if (greeting_.is_leader(name_, opening_, challenge)) return true;
     if (!std::exchange(warned_, true)) {
-      log_warning("the process that opened the meeting of this host's ranks does not belong to the job");
+      log_warning("the process that listens on the socket for the ranks of this host does not belong to the job");
     }
     return false;
   }

@@ -1,4 +1,4 @@
-// What the ranks of a host say to each other when they meet, once they have recognised each other (host_greeting.h).
+// The messages between the ranks of a host when they meet, after they have authenticated each other (host_greeting.h).
 // Thread rule: plain values.
 #pragma once
 
@@ -29,15 +29,15 @@ struct HostWelcome {
   uint32_t magic = kHostGreeting;
   uint32_t accepted = 0;
   uint32_t crowded = 0;
-  int32_t code = 0;  // of the refusal
+  int32_t code = 0;  // of the error
   char refusal[2048] = {};
-  int32_t lost_rank = -1;  // of the world: the refusal is for its end, and lost_pid was its process
+  int32_t lost_rank = -1;  // a rank of the world whose end is the cause of the error; its process was lost_pid
   int32_t lost_pid = 0;
   int32_t ranks[kMostRanksOfHost] = {};  // of the world, by local rank
   int32_t pids[kMostRanksOfHost] = {};
 };
 
-// Everybody's place in the group, from the leader's list.
+// Fills in the data of all ranks of the host, from the leader's list.
 void fill_in(HostGroup& group, const World& world, const HostWelcome& welcome);
 
 // Messages of a fixed length are sent as they are in memory: both sides run the same library on the same machine.
@@ -47,6 +47,6 @@ ByteView bytes_of_message(const Message& message) {
 }
 
 void make_blocking(const UniqueFd& socket);
-bool is_same_user(const UniqueFd& socket);  // the process at the other end; the kernel vouches for it
+bool is_same_user(const UniqueFd& socket);  // the peer process, as reported by the kernel
 
 }  // namespace hvd

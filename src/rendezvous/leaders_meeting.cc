@@ -16,11 +16,13 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kSlice = std::chrono::milliseconds(500);      // between looks at the door, and into the store
+// interval to check for new connections and for failures in the store
+constexpr Duration kSlice = std::chrono::milliseconds(500);
 constexpr Duration kShortSlice = std::chrono::milliseconds(20);  // the same, and for an interrupt
-constexpr Duration kPatience = std::chrono::seconds(5);  // for a connected peer to send its error after its deadline
-constexpr Duration kLastWord = std::chrono::seconds(2);  // to ask the store what became of the missing
-constexpr Duration kNoSilence = std::chrono::hours(24 * 365);  // while the world forms there are no heartbeats
+// a connected peer may send its error this long after its deadline
+constexpr Duration kPatience = std::chrono::seconds(5);
+constexpr Duration kLastWord = std::chrono::seconds(2);        // to query the store about missing hosts
+constexpr Duration kNoSilence = std::chrono::hours(24 * 365);  // no heartbeats while the world forms
 
 std::unique_ptr<ControlLink> make_link(std::unique_ptr<Stream> stream, std::string name) {
   return std::make_unique<ControlLink>(std::move(stream), std::move(name),
@@ -78,7 +80,7 @@ void LeadersMeeting::connect() {
   if (trouble_.ok() && own_.index > 0) {
     auto parent = find_parent();
     trouble_ = parent.ok() ? connect_to_parent(*parent) : parent.status();
-    if (!trouble_.ok() && !is_interrupted()) {  // the parent cannot hear it from us
+    if (!trouble_.ok() && !is_interrupted()) {  // the parent cannot get the error from us
       Bytes text;
       Encoder out_text(text);
       out_text.text(trouble_.message());
@@ -118,7 +120,7 @@ Status LeadersMeeting::connect_to_parent(const HostRecord& parent) {
                              .from = own_.ranks.front().rank,
                              .to = parent.ranks.front().rank,
                              .stripe = own_.index}};
-  // A little earlier than the parent gives up, so that it can say why.
+  // Gives up a little earlier than the parent, so that it can send the reason.
   TimePoint now = Clock::now();
   TimePoint until = deadline_ - std::min<Duration>(std::chrono::seconds(1), (deadline_ - now) / 10);
   auto connector = Connector::create(std::move(target), credentials_, now, until);
@@ -166,15 +168,15 @@ Status LeadersMeeting::await_children() {
   return {};
 }
 
-// A host that cannot come says so in the store. Checked now and then, so that the others do not wait for it until the
-// time-out.
+// A host that cannot join writes the reason to the store. Checked repeatedly, so that the others do not wait for it
+// until the time-out.
 Status LeadersMeeting::look_for_failure() {
   if (Clock::now() < look_at_) return {};
   look_at_ = Clock::now() + kSlice;
   auto failures = store_.gather(failures_prefix(generation_), 0, Clock::now() + kLastWord);
-  if (!failures.ok() || failures->empty()) return {};  // what is wrong with the store is told by those who need it
+  if (!failures.ok() || failures->empty()) return {};  // errors of the store are reported by the code that needs it
   std::vector<std::string> reasons;
-  Origin origin;  // of the first that is known
+  Origin origin;  // of the first one known
   for (const auto& [key, value] : *failures) {
     Decoder in(value);
     reasons.emplace_back(in.text());
@@ -184,7 +186,7 @@ Status LeadersMeeting::look_for_failure() {
   return {Code::unknown, "the world did not form: " + joined(reasons, "; "), std::move(origin)};
 }
 
-// Looks in the store for those that did not come, and for what they had to say.
+// Queries the store for hosts that did not connect, and for their reasons.
 Status LeadersMeeting::explain_missing(std::string_view what) {
   look_at_ = {};
   if (Status status = look_for_failure(); !status.ok()) return status;
@@ -205,17 +207,18 @@ Status LeadersMeeting::explain_missing(std::string_view what) {
     if (!present[rank]) missing.push_back(rank);
   }
   if (missing.empty()) {
-    return {Code::unknown, fmt::format("the world did not form in time: {} ({} met at the rendezvous) "
+    return {Code::unknown, fmt::format("the world did not form in time: {} ({} reached the rendezvous) "
                                        "(HOROVOD_START_TIMEOUT)",
                                        what, joined(hosts, ", "))};
   }
-  return {Code::unknown,
-          fmt::format("the world did not form in time: of {} ranks on {} hosts, these never came: {}; there were {} "
-                      "(HOROVOD_START_TIMEOUT)",
-                      own_.world_size, own_.hosts, joined(missing, ", "), joined(hosts, ", "))};
+  return {
+      Code::unknown,
+      fmt::format("the world did not form in time: of {} ranks on {} hosts, these never connected: {}; there were {} "
+                  "(HOROVOD_START_TIMEOUT)",
+                  own_.world_size, own_.hosts, joined(missing, ", "), joined(hosts, ", "))};
 }
 
-// An elastic job may form worlds for weeks, and some that were begun never formed.
+// An elastic job may form worlds for weeks, and some of them never complete.
 void LeadersMeeting::clear_store() {
   TimePoint until = Clock::now() + kLastWord;
   if (!store_.remove(key_prefix(generation_), until).ok()) return;
@@ -252,7 +255,7 @@ Result<Bytes> LeadersMeeting::agree(Result<Bytes> own, const Merge& merge, const
     for (auto& [host, link] : children_) {
       auto report = await_report(*link);
       if (!report.ok()) {
-        if (all.ok()) all = report.status();  // the others are heard all the same: they wait for a verdict
+        if (all.ok()) all = report.status();  // still receive from the others: they wait for a verdict
       } else if (all.ok()) {
         merge(*all, *report);
       }
@@ -266,7 +269,7 @@ Result<Bytes> LeadersMeeting::agree(Result<Bytes> own, const Merge& merge, const
     verdict = await_report(*parent_);
   }
   for (auto& [host, link] : children_) link->send(encode_report(verdict));
-  // A verdict may be longer than a socket holds.
+  // A verdict may be larger than a socket buffer.
   for (auto& [host, link] : children_) {
     while (link->has_unsent() && link->progress(Clock::now()).ok()) wait_for({}, Clock::now() + kSlice / 500);
   }

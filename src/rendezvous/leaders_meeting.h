@@ -1,8 +1,7 @@
 // The leaders of a world's hosts meet: each publishes its host's record in the store, connects its control link to its
-// parent in the tree of hosts and accepts its children. Then they agree(): reports climb the tree, the root judges, and
-// the verdict comes down, so that all ranks of a world get the same error.
-// Every wait ends with the start time-out, and the error names the missing hosts; or when `interrupt` becomes readable.
-// Thread rule: one thread.
+// parent in the tree of hosts and accepts its children. Then they agree(): reports go up the tree, the root decides,
+// and the verdict goes down, so that all ranks of a world get the same error. Every wait ends at the start time-out,
+// with an error that names the missing hosts, or when `interrupt` becomes readable. Thread rule: one thread.
 #pragma once
 
 #include <functional>
@@ -17,7 +16,7 @@
 
 namespace hvd {
 
-// Where a host that cannot come says why.
+// The key under which a host that cannot join writes the reason.
 std::string failure_key(Generation generation, int32_t host);
 
 class LeadersMeeting {
@@ -25,21 +24,21 @@ class LeadersMeeting {
   LeadersMeeting(HostRecord own, Generation generation, Credentials credentials, Store& store, Acceptor& acceptor,
                  TimePoint deadline, int interrupt = -1);
 
-  // Publishes and connects. What fails is remembered and told to whom we are connected to by agree().
+  // Publishes and connects. agree() reports an error of this step to the connected leaders.
   void connect();
 
-  // Puts together what this host and those below it report, with `merge`; the root gives the result to `judge`.
+  // Combines the reports of this host and of those below it with `merge`; the root passes the result to `judge`.
   using Merge = std::function<void(Bytes& all, ByteView one)>;
   using Judge = std::function<Result<Bytes>(Bytes all)>;
   Result<Bytes> agree(Result<Bytes> own, const Merge& merge, const Judge& judge);
 
-  // Root: takes what leaders have published for this world, and for those before it, out of the store. No rank
-  // reads it after `judge` of the last agreement has been called.
+  // Root: removes from the store what leaders have published for this world and earlier ones. No rank reads it after
+  // `judge` of the last agreement has been called.
   void clear_store();
 
   std::unique_ptr<ControlLink> take_parent() { return std::move(parent_); }
   std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> take_children() { return std::move(children_); }
-  std::vector<Accepted> take_early() { return std::move(early_); }  // data connections that have come already
+  std::vector<Accepted> take_early() { return std::move(early_); }  // data connections accepted so far
 
  private:
   Result<HostRecord> find_parent();
@@ -64,7 +63,7 @@ class LeadersMeeting {
   std::unique_ptr<ControlLink> parent_;
   std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> children_;  // by index of their host
   std::vector<Accepted> early_;
-  TimePoint look_at_{};  // when look_for_failure() is due
+  TimePoint look_at_{};  // next time for look_for_failure()
   Status trouble_;
 };
 

@@ -14,14 +14,14 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kMostChanges = 1024;  // that were not asked for; it matters only whether there are any
+constexpr size_t kMostChanges = 1024;  // unread ones; the caller only needs to know whether there are any
 
 template <class... Cases>
 struct Match : Cases... {
   using Cases::operator()...;
 };
 template <class... Cases>
-Match(Cases...) -> Match<Cases...>;  // clang 14 does not find it by itself
+Match(Cases...) -> Match<Cases...>;  // clang 14 does not deduce it
 
 }  // namespace
 
@@ -99,11 +99,11 @@ void Membership::take(ElasticMessage message) {
   std::lock_guard lock(mutex_);
   std::visit(Match{[&](Place& place) {
                      last_ = place.generation;
-                     silence(voided_);  // it may have been about the world before
+                     silence(voided_);  // it may have been about the previous world
                      place_ = place;
                    },
                    [&](WorldVoid& gone) {
-                     if (gone.generation != last_ || (is_waiting_ && !place_)) return;  // it came back already
+                     if (gone.generation != last_ || (is_waiting_ && !place_)) return;  // it has already reported again
                      void_reason_ = std::move(gone.reason);
                      place_.reset();
                      ring(voided_);
@@ -117,7 +117,7 @@ void Membership::take(ElasticMessage message) {
                      if (changes_.size() == kMostChanges) changes_.pop_front();
                      changes_.push_back(change);
                    },
-                   [](auto&) {}},  // what only workers say
+                   [](auto&) {}},  // messages that only workers send
              message);
   arrived_.notify_all();
 }
@@ -132,8 +132,8 @@ Status Membership::send(const ElasticMessage& message) {
   return {};
 }
 
-// A world that is void before anybody looked at it is not handed out; the launcher was asked, so another place follows
-// once this process has said again that it is ready.
+// A world that became void before this process used it is not returned; the launcher was asked, so another place
+// follows after this process has reported again that it is ready.
 Result<Place> Membership::next_place(const std::string& reason, int32_t lost_rank, TimePoint deadline) {
   std::string why = reason;
   for (;;) {

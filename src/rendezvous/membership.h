@@ -1,7 +1,7 @@
-// A worker's side of an elastic job: one connection to the launcher, which tells it its place in every world and what
-// happens to the hosts. When the connection ends the job is over, and everything that waits says so.
-// Callers: the Runtime, from init(), and through it the C ABI. Thread rule: any thread; one caller of next_place() at
-// a time. A thread of its own has the connection.
+// A worker's side of an elastic job: one connection to the launcher, which assigns its place in every world and reports
+// changes of the hosts. When the connection ends the job is over, and every wait returns that. Callers: the Runtime,
+// from init(), and through it the C ABI. Thread rule: any thread; one caller of next_place() at a time. The connection
+// has its own thread.
 #pragma once
 
 #include <condition_variable>
@@ -25,22 +25,22 @@ namespace hvd {
 
 class Membership {
  public:
-  // Reaches the launcher within the deadline.
+  // Connects to the launcher before the deadline.
   static Result<std::unique_ptr<Membership>> join(std::vector<Endpoint> launcher, const Credentials& credentials,
                                                   int32_t worker, TimePoint deadline);
   ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  // Says that this process is ready for the next world, for a reason, and waits for its place there. `lost_rank`: whom
-  // it found silent; -1: none. removed: there is no place; peer_lost: the launcher is gone; aborted: the job has
-  // failed; timed_out.
+  // Reports that this process is ready for the next world, with a reason, and waits for its place there. `lost_rank`:
+  // the rank that it found silent; -1: none. Errors: removed: there is no place; peer_lost: the launcher is gone;
+  // aborted: the job has failed; timed_out.
   Result<Place> next_place(const std::string& reason, int32_t lost_rank, TimePoint deadline);
-  // Readable once the launcher has said that the world last given cannot form.
+  // Readable once the launcher has reported that the last assigned world cannot form.
   int voided() const { return voided_.get(); }
   std::string void_reason() const;
 
-  // timed_out; aborted: none will come any more.
+  // timed_out; aborted: there will be no more changes.
   Result<HostsChanged> next_change(TimePoint deadline);
   void stop_waiting();  // for changes
 
@@ -55,11 +55,11 @@ class Membership {
   void take(ElasticMessage message);
   Status send(const ElasticMessage& message);
 
-  FramedStream frames_;  // of the thread alone
-  UniqueFd bell_;        // there is something to send, or it has to stop
+  FramedStream frames_;  // used only by the thread
+  UniqueFd bell_;        // there is something to send, or the thread must stop
   UniqueFd voided_;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable arrived_;
   std::deque<Bytes> outgoing_;
   Generation last_{0};

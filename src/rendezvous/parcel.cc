@@ -23,7 +23,7 @@ Status gone() { return {Code::peer_lost, "the process at the other end is gone"}
 bool wait_readable(const UniqueFd& fd, TimePoint until, int interrupt) {
   pollfd wanted[] = {{.fd = fd.get(), .events = POLLIN, .revents = 0},
                      {.fd = interrupt, .events = POLLIN, .revents = 0}};
-  // poll() may end early: by a signal, or because it cannot wait that long.
+  // poll() may return early: because of a signal, or because its time-out has a maximum.
   for (;;) {
     int ready = ::poll(wanted, 2, milliseconds_until(until));
     if (ready > 0) return wanted[1].revents == 0;
@@ -36,7 +36,7 @@ bool is_readable(int fd) {
   return fd >= 0 && ::poll(&wanted, 1, 0) > 0;
 }
 
-Status was_interrupted() { return {Code::aborted, "the world is not wanted any more"}; }
+Status was_interrupted() { return {Code::aborted, "the world is no longer needed"}; }
 
 bool send_message(const UniqueFd& socket, ByteView message, std::span<const int> fds) {
   iovec part{.iov_base = const_cast<std::byte*>(message.data()), .iov_len = message.size()};
@@ -58,7 +58,7 @@ bool send_message(const UniqueFd& socket, ByteView message, std::span<const int>
 
 namespace {
 
-// The length of the message, which may be more than there was room for; -1: none came.
+// The length of the message, which may exceed the buffer; -1: none arrived.
 ssize_t receive_bytes(const UniqueFd& socket, std::span<std::byte> message, std::vector<UniqueFd>& fds) {
   iovec part{.iov_base = message.data(), .iov_len = message.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostDescriptors)];

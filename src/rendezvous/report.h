@@ -1,4 +1,4 @@
-// What one step of forming a world came to, as bytes: a value, or the error that everybody is to get.
+// The result of one step of forming a world, as bytes: a value, or the error for all ranks.
 // Thread rule: pure functions.
 #pragma once
 

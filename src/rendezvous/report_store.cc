@@ -12,7 +12,7 @@ namespace hvd {
 namespace {
 
 constexpr std::string_view kPrefix = "end/";
-constexpr char kBetween = '/';  // addresses have colons and commas
+constexpr char kBetween = '/';  // addresses contain colons and commas
 
 std::string_view take_field(std::string_view& text) {
   std::string_view field = text.substr(0, text.find(kBetween));
@@ -56,7 +56,7 @@ bool is_worth_telling(const EndReport& report) {
 Status send_report(const ReportStore& store, const EndReport& report, TimePoint deadline) {
   auto client = connect_to(store, report.rank, deadline);
   if (!client.ok()) return client.status();
-  // The store sorts by key. Processes that do not know their rank differ by host and pid.
+  // The store sorts by key. The keys of processes without a rank differ by host and pid.
   auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch());
   std::string key = fmt::format("{}{:020} {} {} {}", kPrefix, now.count(), report.rank, host_name(), ::getpid());
   return (*client)->set(key, encode(report), deadline);

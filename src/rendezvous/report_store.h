@@ -1,7 +1,7 @@
-// How ranks that the launcher did not start itself (mpirun did) tell it how they end: the launcher hosts a store, names
-// it in their environment, and reads what they have set there once mpirun has ended. Ranks that the launcher starts
-// have a pipe instead (base/end_report.h).
-// Thread rule: plain values; send_report() and the reading block until their deadline at most.
+// How ranks that the launcher did not start itself (mpirun did) report their end: the launcher hosts a store, names it
+// in their environment, and reads their reports after mpirun has exited. Ranks that the launcher starts have a pipe
+// instead (base/end_report.h). Thread rule: plain values; send_report() and read_reports() block until their deadline
+// at most.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,16 @@ struct ReportStore {
   std::string tls_identity;  // empty: no TLS
 };
 
-// One word for the environment. As secret as the key.
+// A single word for the environment. As secret as the key.
 std::string encode(const ReportStore& store);
 Result<ReportStore> decode_report_store(std::string_view text);
 
-// A rank tells how it ends. That all is well need not be told: see is_worth_telling().
+// Sends a rank's report. A normal end need not be reported: see is_worth_telling().
 Status send_report(const ReportStore& store, const EndReport& report, TimePoint deadline);
-// A rank that ends by itself is told by those that needed it, if there are any.
+// A normal end of a rank is reported by the ranks that needed it, if there are any.
 bool is_worth_telling(const EndReport& report);
 
-// All that was told so far, the earliest first as far as the clocks of the hosts agree.
+// All reports so far, the earliest first as far as the clocks of the hosts agree.
 Result<std::vector<EndReport>> read_reports(const ReportStore& store, TimePoint deadline);
 
 }  // namespace hvd

@@ -77,7 +77,7 @@ Result<Bytes> StoreClient::ask(StoreRequest request, TimePoint deadline) {
   return answer_to(request.id, request.key, deadline);
 }
 
-// Replies to earlier requests, whose time was up, are passed over.
+// Skips replies to earlier requests that timed out.
 Result<Bytes> StoreClient::answer_to(uint64_t id, std::string_view about, TimePoint deadline) {
   for (;;) {
     if (Status status = frames_.flush(); !status.ok()) return lost(status);
@@ -92,7 +92,7 @@ Result<Bytes> StoreClient::answer_to(uint64_t id, std::string_view about, TimePo
     }
     if (Clock::now() >= deadline) {
       return Status(Code::timed_out,
-                    fmt::format("the job's store at {} had no answer about '{}' in time", server_, about));
+                    fmt::format("the job's store at {} did not answer about '{}' in time", server_, about));
     }
     pollfd one{.fd = frames_.descriptor(), .events = POLLIN, .revents = 0};
     if (frames_.has_unsent()) one.events |= POLLOUT;

@@ -1,4 +1,4 @@
-// The store, hosted by another process. Thread rule: one thread at a time.
+// Client of a store in another process. Thread rule: one thread at a time.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace hvd {
 
 class StoreClient : public Store {
  public:
-  // Connects within the deadline; `rank` is ours (-1: not a rank). The error lists every address tried.
+  // Connects before the deadline; `rank` is this process's (-1: not a rank). The error lists every address tried.
   static Result<std::unique_ptr<StoreClient>> connect(std::vector<Endpoint> endpoints, const Credentials& credentials,
                                                       int32_t rank, TimePoint deadline, StoreLimits limits = {});
 
@@ -26,7 +26,7 @@ class StoreClient : public Store {
 
  private:
   StoreClient(std::unique_ptr<Stream> stream, std::string server, StoreLimits limits);
-  // The message that answers the request; a reply borrows from it.
+  // The message that answers the request; the decoded reply refers to it.
   Result<Bytes> ask(StoreRequest request, TimePoint deadline);
   Result<Bytes> answer_to(uint64_t id, std::string_view about, TimePoint deadline);
   Status lost(const Status& status);
@@ -35,7 +35,7 @@ class StoreClient : public Store {
   std::string server_;  // its addresses, for messages
   StoreLimits limits_;
   uint64_t last_id_ = 0;
-  Status failure_;  // a lost connection stays lost
+  Status failure_;  // set once the connection is lost
 };
 
 }  // namespace hvd

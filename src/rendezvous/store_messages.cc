@@ -47,7 +47,7 @@ Result<StoreRequest> decode_request(ByteView message) {
   request.value = in.bytes(in.varint());
   request.count = in.varint();
   if (in.ok() && in.at_end()) return request;
-  return Status(Code::unknown, "a request to the store that makes no sense");
+  return Status(Code::unknown, "a malformed request to the store");
 }
 
 Result<StoreReply> decode_reply(ByteView message) {
@@ -64,7 +64,7 @@ Result<StoreReply> decode_reply(ByteView message) {
     reply.entries.emplace_back(key, Bytes(value.begin(), value.end()));
   }
   if (in.ok() && in.at_end()) return reply;
-  return Status(Code::unknown, "a reply of the store that makes no sense");
+  return Status(Code::unknown, "a malformed reply of the store");
 }
 
 }  // namespace hvd

@@ -1,5 +1,4 @@
-// What clients and server of the store say to each other: one request at a time, and its reply. Thread rule: plain
-// values.
+// Messages between clients and server of the store: one request at a time, and its reply. Thread rule: plain values.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +14,9 @@ namespace hvd {
 enum class StoreVerb : uint8_t { set, get, gather, remove };
 
 struct StoreRequest {
-  uint64_t id = 0;  // grows; a request takes the place of one that still waits
+  uint64_t id = 0;  // increases; a new request replaces one that is still waiting
   StoreVerb verb = StoreVerb::set;
-  std::string_view key;  // or prefix; views borrow the message
+  std::string_view key;  // or prefix; views refer to the message
   ByteView value;        // set
   uint64_t count = 0;    // gather
 };

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kBell = 0, kAcceptor = 1, kFirstClient = 2;
 
-// All that the thread works on.
+// The state of the server's thread.
 class Service {
  public:
   Service(Poller poller, std::unique_ptr<Acceptor> acceptor, StoreLimits limits, StoreServer::TakeWorker take_worker)
@@ -33,7 +33,7 @@ class Service {
       acceptor_->poll(Clock::now(), accepted);
       for (Accepted& each : accepted) welcome(std::move(each));
       accepted.clear();
-      // Those with requests left in hand get one round each; only then may the thread sleep.
+      // Clients with pending requests get one round each; only then may the thread sleep.
       std::vector<uint64_t> ready = std::exchange(busy_, {});
       const std::vector<uint64_t>& events = poller_.wait(ready.empty() ? kNever : TimePoint::min());
       ready.insert(ready.end(), events.begin(), events.end());
@@ -58,7 +58,7 @@ class Service {
     serve(id);
   }
 
-  // Takes requests only while the replies go out: a client that does not read is not listened to.
+  // Takes requests only while replies can be sent: a client that does not read is not served.
   void serve(uint64_t id) {
     for (int i = 0; i < kRequestsAtOnce; i++) {
       auto found = clients_.find(id);

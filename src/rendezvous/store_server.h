@@ -1,5 +1,5 @@
-// Hosts the store: one thread that serves the clients of the job and no others. A request that waits for a value
-// is parked and costs nothing. Thread rule: create and destroy it from any thread; the rest happens on its own.
+// Hosts the store: one thread that serves only clients of the job. A request that waits for a value is stored and costs
+// nothing. Thread rule: create and destroy it from any thread; the rest happens on its own.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace hvd {
 
 class StoreServer {
  public:
-  // Takes connections of workers of an elastic job, which come to the same port; called by the store's thread.
+  // Receives connections of workers of an elastic job, which use the same port; called on the store's thread.
   using TakeWorker = std::function<void(Accepted)>;
   static Result<std::unique_ptr<StoreServer>> create(Listener listener, const Credentials& credentials,
                                                      StoreLimits limits = {}, AcceptorLimits acceptor_limits = {},
                                                      TakeWorker take_worker = nullptr);
-  ~StoreServer();  // clients see the end of their connection
+  ~StoreServer();  // closes the clients' connections
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
   uint16_t port() const { return port_; }
-  const std::vector<Endpoint>& endpoints() const { return endpoints_; }  // the preferred first
+  const std::vector<Endpoint>& endpoints() const { return endpoints_; }  // in order of preference
 
  private:
   StoreServer(uint16_t port, std::vector<Endpoint> endpoints, UniqueFd bell)

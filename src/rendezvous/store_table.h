@@ -21,9 +21,9 @@ class StoreTable {
 
   explicit StoreTable(StoreLimits limits) : limits_(limits) {}
 
-  // Adds the answers that this request brings about, its own and those of requests that waited.
+  // Adds the answers that result from this request: its own and those of waiting requests.
   void handle(uint64_t client, const StoreRequest& request, std::vector<Answer>& answers);
-  void forget(uint64_t client);  // it is gone
+  void forget(uint64_t client);  // the client has disconnected
 
   size_t bytes() const { return bytes_; }
 
@@ -32,7 +32,7 @@ class StoreTable {
     uint64_t id = 0;
     StoreVerb verb = StoreVerb::get;
     std::string key;
-    uint64_t missing = 0;  // keys; answered at zero
+    uint64_t missing = 0;  // keys; answered when it reaches zero
   };
   using Values = std::map<std::string, Bytes, std::less<>>;
 

@@ -19,9 +19,8 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kPatience =
-    std::chrono::seconds(8);          // for a leader, which waits for other leaders after its deadline
-constexpr int32_t kStreamsToTry = 4;  // opened where the number is found by measurement (transport/width_choice.h)
+constexpr Duration kPatience = std::chrono::seconds(8);  // a leader waits for other leaders beyond its deadline
+constexpr int32_t kStreamsToTry = 4;  // if the number is chosen by measurement (transport/width_choice.h)
 constexpr Duration kLastWord = std::chrono::seconds(2);
 
 class WorldMeeting {
@@ -70,7 +69,7 @@ class WorldMeeting {
     return {.port = port, .knobs = shared_knobs(config_, Scope::on_host), .cores = own_cores()};
   }
 
-  // A rank that is busy for long does not read. What cannot be reached is found by Mesh::find_unreachable.
+  // A rank that is busy for long does not read. Mesh::find_unreachable detects unreachable hosts.
   SocketOptions data_options() const {
     SocketOptions options;
     options.user_timeout = SocketOptions::kPatient;
@@ -91,7 +90,7 @@ class WorldMeeting {
     return {};
   }
 
-  // The launcher hosts the store. Without one, rank 0 does, if the address is its own and still free.
+  // The launcher hosts the store. Otherwise rank 0 does, if the address is its own and still free.
   Status open_store() {
     auto endpoints = resolve(config_.rendezvous_addr, static_cast<uint16_t>(config_.rendezvous_port));
     if (!endpoints.ok()) return endpoints.status();
@@ -124,7 +123,7 @@ class WorldMeeting {
     return {};
   }
 
-  // The other leaders look here while they miss this host.
+  // The other leaders read this while they wait for this host.
   void tell_other_hosts(const Status& failure) {
     deadline_ = Clock::now() + kLastWord;
     if (!open_store().ok()) return;
@@ -173,7 +172,7 @@ class WorldMeeting {
   static void append_hosts(Bytes& all, ByteView one) {
     Decoder in_all(all), in_one(one);
     auto hosts = decode_hosts(in_all), more = decode_hosts(in_one);
-    if (!hosts.ok() || !more.ok()) return all.clear();  // which cannot be read
+    if (!hosts.ok() || !more.ok()) return all.clear();  // malformed
     hosts->insert(hosts->end(), more->begin(), more->end());
     all.clear();
     Encoder out(all);
@@ -190,12 +189,12 @@ class WorldMeeting {
     return decode_report(*parcel);
   }
 
-  // Leader: gives every rank of the host what came of a step. Returns the step's error.
+  // Leader: sends every rank of the host the result of a step. Returns the step's error.
   Status hand_on(const Result<Bytes>& outcome) {
     if (is_leader()) {
       Bytes parcel = encode_report(outcome);
       for (const UniqueFd& socket : group_.host.sockets) {
-        if (socket) (void)send_parcel(socket, parcel);  // the next step or the transport notices a rank that is gone
+        if (socket) (void)send_parcel(socket, parcel);  // the next step or the transport detects a rank that is gone
       }
     }
     return outcome.status();
@@ -215,7 +214,7 @@ class WorldMeeting {
     return leaders_->agree(
         std::move(mine), [](Bytes&, ByteView) {},
         [this](const Bytes&) -> Result<Bytes> {
-          leaders_->clear_store();  // before anybody goes on
+          leaders_->clear_store();  // before any rank continues
           return Bytes();
         });
   }
@@ -268,7 +267,7 @@ class WorldMeeting {
       if (!opened) {
         pollfd wanted[] = {{.fd = group_.dialer->descriptor(), .events = POLLIN, .revents = 0},
                            {.fd = interrupt_, .events = POLLIN, .revents = 0}};
-        ::poll(wanted, 2, -1);  // the dialer has deadlines of its own
+        ::poll(wanted, 2, -1);  // the dialer has its own deadlines
         if (wanted[1].revents != 0) return was_interrupted();
         continue;
       }

@@ -1,8 +1,8 @@
-// Forms a world from what the environment says. The ranks of a host meet over a Unix socket (host_meeting.h). If there
-// are several hosts, their leaders meet through the store and connect in a tree (leaders_meeting.h); every rank gets
-// the table of all hosts and opens the data connections that the usual algorithms need. It either works on all ranks or
-// fails on all that can be reached, with the same message. A world of one host opens no socket and needs no store.
-// Blocks, at most for the start time-out and a little more. Thread rule: any thread.
+// Forms a world from the environment. The ranks of a host meet over a Unix socket (host_meeting.h). If there are
+// several hosts, their leaders meet through the store and connect in a tree (leaders_meeting.h); every rank gets the
+// table of all hosts and opens the data connections that common algorithms need. It either succeeds on all ranks or
+// fails with the same message on all that can be reached. A world of one host opens no network socket and needs no
+// store. Blocks for the start time-out and a little more at most. Thread rule: any thread.
 #pragma once
 
 #include <memory>
@@ -27,21 +27,21 @@ struct WorldGroup {
   bool is_homogeneous = true;
   bool crowded = false;  // see World; the same on all ranks of a host
 
-  // The rest only in worlds of several hosts.
+  // The rest is only used in worlds of several hosts.
   std::vector<HostRecord> hosts;
   std::unique_ptr<ControlLink> parent;                                     // leaders below the root of the tree
   std::vector<std::pair<int32_t, std::unique_ptr<ControlLink>>> children;  // leaders; by index of their host
   std::unique_ptr<Dialer> dialer;
-  std::vector<std::pair<int32_t, std::vector<std::unique_ptr<Stream>>>> streams;  // open already, by rank
-  std::shared_ptr<StoreServer> store;                                             // where rank 0 hosts it itself
+  std::vector<std::pair<int32_t, std::vector<std::unique_ptr<Stream>>>> streams;  // already open, by rank
+  std::shared_ptr<StoreServer> store;                                             // if rank 0 hosts it
 };
 
-// `memory` is what the leader of a host brings along for its ranks; the others pass none.
-// `interrupt`: a descriptor that ends every wait for others when it becomes readable; -1: none.
+// `memory`: the leader of a host passes the shared memory for its ranks; the others pass none. `interrupt`: a
+// descriptor that ends every wait for others when it becomes readable; -1: none.
 Result<WorldGroup> form_world(const World& world, const Config& config, UniqueFd memory, int interrupt = -1);
 
-// The ranks that `rank` exchanges data with in the usual algorithms: those of its place on the next and previous host
-// and on the hosts a power of two away.
+// The ranks that `rank` exchanges data with in common algorithms: those with its local rank on the next and previous
+// host and on the hosts a power of two away.
 std::vector<int32_t> usual_peers(const std::vector<HostRecord>& hosts, int32_t rank);
 
 }  // namespace hvd

@@ -15,9 +15,9 @@ void Bells::ring_all() const {
 
 void Bells::silence_mine() const { silence(bells_[static_cast<size_t>(control_.rank)]); }
 
-// A message or flag was published before; the fence orders that with looking at whether its reader sleeps. The reader
-// does the mirror image: it says that it sleeps, then looks at the message. One of the two sees the other.
-// What stays unread stays owed: a reader that drives now may leave without looking.
+// A message or flag was published earlier; the fence orders that before the check whether its reader sleeps. The reader
+// does the opposite: it announces that it sleeps, then checks for messages. At least one of the two sees the other. An
+// unread message stays owed: a reader that is driving may leave without checking again.
 void Bells::ring_owed(Urgency urgency) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   messages_.each_behind([&](int32_t peer) { ring_reader(peer, urgency); });

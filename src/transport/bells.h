@@ -1,5 +1,5 @@
-// Wakes the other ranks of this host, and only those that need it: a rank whose thread polls memory sees what was
-// written by itself. Thread rule: the thread that drives; ring() and ring_all() any thread.
+// Wakes the other ranks of this host, and only those that need it: a rank whose thread polls memory sees new data
+// itself. Thread rule: the thread that drives; ring() and ring_all() any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ class Bells {
 
   void ring(int32_t rank) const;
   void ring_all() const;
-  void silence_mine() const;  // takes the event of this rank's own bell
+  void silence_mine() const;  // consumes the event of this rank's bell
 
-  // `patient`: not the ranks that are only paused. `leaving`: this rank will not look again, so a rank that drives is
-  // asked to look once more before it leaves.
+  // `patient`: skips ranks that are only paused. `leaving`: this rank will not check again, so a rank that drives is
+  // asked to check once more before it leaves.
   enum class Urgency { patient, now, leaving };
   // Wakes the ranks that have not seen a message that was sent, or data that was posted with owe_data().
   void ring_owed(Urgency urgency);
@@ -35,7 +35,7 @@ class Bells {
   ControlView control_;
   const std::vector<UniqueFd>& bells_;
   MessageRings& messages_;
-  bool owes_data_ = false;  // ranks that are blocked may need a bell for what was posted in a channel
+  bool owes_data_ = false;  // blocked ranks may need a bell for data posted in a channel
 };
 
 }  // namespace hvd

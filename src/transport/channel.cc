@@ -9,8 +9,8 @@ namespace hvd {
 namespace {
 
 constexpr size_t kInlineBytes = kLine - sizeof(uint64_t);
-// Free memory between the slots: when a rank reads one to its end, its prefetcher takes the lines that follow away from
-// the rank that is about to write them. Without it a step of 4 KiB takes twice as long.
+// Unused memory between slots: when a rank reads a slot to its end, its prefetcher takes the following lines away from
+// the rank that is about to write them. Without the gap a step of 4 KiB takes twice as long.
 constexpr size_t kGap = 2 << 10;
 constexpr size_t kGapsInRing = 16;  // at least, so that three of the largest slots always fit
 
@@ -112,7 +112,7 @@ Status Channel::wait_chunk_free(uint64_t chunk) {
 
 void Channel::finish_chunks(uint64_t count) {
   next_chunk_ += count;
-  // A rank that had nothing to post still counts as having posted, so that the numbers stay equal on every rank.
+  // A rank with nothing to post still counts as having posted, so that the numbers stay equal on every rank.
   flags(position_).in.value.store(next_chunk_, std::memory_order_release);
   flags(position_).out.value.store(next_chunk_, std::memory_order_release);
   bells_.owe_data();

@@ -14,7 +14,7 @@ constexpr size_t kAlignment = 2 << 20;
 
 }  // namespace
 
-// The lowest offset with that much room.
+// The lowest offset with enough room.
 size_t ChannelTable::find_room(size_t bytes) const {
   std::vector<std::pair<size_t, size_t>> used;
   for (const auto& [id, range] : ranges_) used.emplace_back(range.begin, range.end);

@@ -1,5 +1,5 @@
 // The channels of process sets, each in its own range of the memory that the ranks of a host share. All ranks open and
-// close the same channels in the same order, so all compute the same ranges. Thread rule: the thread that drives.
+// close the same channels in the same order, so they compute the same ranges. Thread rule: the thread that drives.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace hvd {
 
 class ChannelTable {
  public:
-  // What channels use; all of it outlives them. `begin`: where their ranges may begin in `memory`.
+  // Dependencies of channels; all outlive them. `begin`: the offset in `memory` where their ranges start.
   struct Parts {
     const UniqueFd& memory;
     size_t begin;
@@ -36,7 +36,7 @@ class ChannelTable {
  private:
   struct Range {
     size_t begin = 0, end = 0;
-    std::unique_ptr<Channel> channel;  // null: this rank is not in it
+    std::unique_ptr<Channel> channel;  // null: this rank is not a member
   };
   size_t find_room(size_t bytes) const;
 

@@ -1,4 +1,4 @@
-// The control block as one rank sees it. Thread rule: plain value; the fields say which rank writes them.
+// One rank's view of the control block. Thread rule: plain value; the fields say which rank writes them.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ void Failure::set(const Status& status) {
 Status Failure::get() const {
   if (!is_set()) return {};
   const ControlBlock& control = *control_.block;
-  // The writer is between two stores. If it died there, the text is lost but not the failure.
+  // The writer is between its two stores. If it died there, the text is lost but the failure is not.
   for (int i = 0; i < 1'000'000 && control.failed.load(std::memory_order_acquire) != 2; i++) relax();
   if (control.failed.load(std::memory_order_acquire) != 2) return {Code::peer_lost, "a rank died"};
   Decoder origin(ByteView(control.failure_origin, control.failure_origin_size));

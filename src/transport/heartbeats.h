@@ -1,5 +1,5 @@
-// Heartbeats of the ranks of one host, in shared memory: a process that is stopped keeps its sockets open. In worlds
-// that span hosts, and in elastic ones, every rank beats about once a second and looks at the others as often.
+// Heartbeats of the ranks of one host, in shared memory: needed because a stopped process keeps its sockets open. In
+// worlds that span hosts, and in elastic ones, every rank beats about once a second and checks the others as often.
 // Thread rule: one caller at a time, the watch (engine/watch.h).
 #pragma once
 
@@ -20,7 +20,7 @@ class Heartbeats {
       : control_(control), group_(group), pulses_(static_cast<size_t>(control.size)) {}
 
   void beat();
-  void stop();  // this rank leaves and is not silent
+  void stop();  // this rank leaves; it must not be reported as silent
   // Not ok (peer_lost): names a rank of this host that has not beaten for `limit`.
   Status find_silent(TimePoint now, Duration limit);
 
@@ -33,7 +33,7 @@ class Heartbeats {
   ControlView control_;
   const HostGroup& group_;
   std::vector<Pulse> pulses_;  // by rank
-  TimePoint looked_at_{};      // long ago: this process was not scheduled, and silence meanwhile is ignored
+  TimePoint looked_at_{};      // if this is long ago, this process was not scheduled, and the silence is ignored
 };
 
 }  // namespace hvd

@@ -1,14 +1,12 @@
-// A stream of frames through a ring of lines in shared memory: one writer, one or more readers with positions of their
-// own. A line is what cores exchange: it carries its number and the next bytes of the stream together, so that a small
-// message travels in one line and its reader looks at nothing else while it waits.
-// Lines are numbered from 1 and positions count lines, so `written - read` is what lies in between. A frame is a 32-bit
-// length and the message, begins on a line of its own, and may be longer than the ring and then pass through it in
-// parts.
+// A stream of frames through a ring of lines in shared memory: one writer, one or more readers, each with its own
+// position. A line is a cache line: it holds its number and the next bytes of the stream, so that a small message
+// travels in one line and a waiting reader polls only that. Lines are numbered from 1 and positions count lines, so
+// `written - read` lines are in between. A frame is a 32-bit length and the message. It starts on a new line; a frame
+// longer than the ring passes through it in parts.
 //
 // Ordering. A line has one writer, which stores its number with release after its bytes; a reader loads the number with
-// acquire before it reads them. A line is written again only after all readers have published, with release, that they
-// have read it.
-// Thread rule: the owner's.
+// acquire before it reads them. A line is reused only after all readers have published, with release, that they have
+// read it. Thread rule: the owner's.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +39,7 @@ inline void append_frame(Bytes& out, ByteView message) {
   if (length > 0) std::memcpy(out.data() + at + kFrameHead, message.data(), message.size());
 }
 
-// Puts as many of the lines into the ring as fit, and returns how many.
+// Writes as many of the lines into the ring as fit, and returns their number.
 inline size_t put(std::span<MessageLine> ring, uint64_t written, uint64_t read, ByteView lines) {
   size_t count = std::min(ring.size() - static_cast<size_t>(written - read), lines.size() / kLineBytes);
   for (size_t i = 0; i < count; i++) {
@@ -56,7 +54,7 @@ inline bool has_line(std::span<const MessageLine> ring, uint64_t read) {
   return ring[read % ring.size()].number.load(std::memory_order_acquire) == read + 1;
 }
 
-// Puts frames together again.
+// Reassembles frames.
 class RingReader {
  public:
   // Takes lines from the ring, advancing `read`, until one frame is complete or there are no more. The message stays
@@ -77,7 +75,7 @@ class RingReader {
     }
     return false;
   }
-  // The writer claims a frame no writer of ours makes.
+  // The length of the frame is one that our writer never produces.
   bool broken() const { return frame_.size() >= kFrameHead && length() > kLargestFrame; }
 
  private:

@@ -72,7 +72,7 @@ Result<std::pair<UniqueFd, UniqueFd>> connect_sockets(bool tcp) {
   return std::pair(std::move(caller), std::move(called));
 }
 
-// A byte each way: both sides of TLS have then agreed.
+// One byte in each direction completes the TLS handshake on both sides.
 Status greet(Stream& caller, Stream& called) {
   for (auto [from, to] : {std::pair(&caller, &called), std::pair(&called, &caller)}) {
     std::byte byte{};

@@ -1,4 +1,4 @@
-// Worlds whose ranks live in one process, for tests that run several ranks as threads. Thread rule: any.
+// Worlds whose ranks are threads of one process, for tests. Thread rule: any.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace hvd {
 
-// `first_rank` and `world_size` place the host in a world of several.
+// `first_rank` and `world_size`: the host's position in a world of several hosts.
 Result<std::vector<HostGroup>> make_local_groups(int32_t size, int32_t first_rank = 0, int32_t world_size = -1);
 
 // How two ranks of different hosts are connected.
@@ -23,7 +23,7 @@ struct LocalLink {
   std::shared_ptr<const TlsContext> tls = nullptr;
 };
 
-// The same for several pretended hosts: ranks_per_host[h] ranks on host h, in the order of ranks, and streams between
+// The same for several simulated hosts: ranks_per_host[h] ranks on host h, in the order of ranks, and streams between
 // every two ranks of different hosts.
 struct LocalRank {
   HostGroup group;

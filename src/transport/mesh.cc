@@ -12,26 +12,25 @@
 namespace hvd {
 namespace {
 
-// After that many bytes the other direction, the other peers and the waiting thread have their turn. A call for less
-// than fits the caches of two cores makes the kernel use the same few pages again and again, which the reader's core
-// still holds: on the loopback interface a quarter of this costs an eighth more time.
+// After that many bytes the other direction, the other peers and the waiting thread get a turn. With calls for less
+// than fits the caches of two cores, the kernel reuses the same few pages, which are still in the reader's cache: on
+// the loopback interface a quarter of this size costs an eighth more time.
 constexpr size_t kMostAtOnce = 1 << 20;
 
-// With no time to linger, a close without shutdown (the process died) resets the connection instead of ending it in
-// order. Unix sockets take the option and ignore it.
+// With a linger time of zero, a close without shutdown (the process died) resets the connection instead of closing it
+// normally. Unix sockets accept the option and ignore it.
 void set_linger(int descriptor, bool reset_on_close) {
   linger how{.l_onoff = reset_on_close ? 1 : 0, .l_linger = 0};
   ::setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &how, sizeof how);
 }
 
-// Whether bytes, or the question whether the peer has room again, are sent again and again and the peer's host answers
-// none of it: nothing has come back since the last of them, nor for `since`. A peer that does not read has a host that
-// answers, if only that there is no room. TCP asks at ever longer intervals, so answers may be rare, and hosts leave
-// out an answer soon after another.
+// Whether bytes, or window probes, are sent repeatedly and the peer's host answers none of them: nothing has arrived
+// since the last one, nor for `since`. If a peer does not read, its host still answers, if only that there is no room.
+// TCP probes at increasing intervals, so answers may be rare, and hosts omit an answer soon after another.
 bool is_unanswered(int descriptor, Duration since) {
   tcp_info info{};
   socklen_t length = sizeof info;
-  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;  // no TCP
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;  // not TCP
   constexpr int kTries = 2;
   bool sends_again = info.tcpi_unacked > 0 && info.tcpi_retransmits >= kTries;
   bool asks = info.tcpi_probes >= kTries || (sends_again && info.tcpi_last_ack_recv > info.tcpi_last_data_sent);
@@ -122,7 +121,7 @@ void Mesh::activate(Peer& peer) {
   active_.push_back(&peer);
 }
 
-// What can go at once does: a small message is on its way before anybody waits.
+// Sends as much as possible at once: a small message is on its way before any wait.
 Mesh::Ticket Mesh::send(int32_t rank, ByteView bytes) {
   Peer& peer = peer_of(rank);
   bool first = peer.out.is_empty();
@@ -191,9 +190,9 @@ bool Mesh::move_in(Peer& peer, size_t stripe) {
       break;
     }
     if (*got > 0) peer.in.advance(stripe, *got);
-    if (peer.in.is_broken()) lose(peer, {Code::peer_lost, "it sent what no rank sends"});
+    if (peer.in.is_broken()) lose(peer, {Code::peer_lost, "it sent invalid data"});
     moved += *got;
-    if (*got < bytes.size() && !stream.has_buffered()) break;  // that was all
+    if (*got < bytes.size() && !stream.has_buffered()) break;  // nothing more to read
   }
   while (peer.in.take_finished() > 0) continue;
   return moved > 0;
@@ -224,8 +223,8 @@ bool Mesh::progress() {
   return moved;
 }
 
-// A connection that check_peers() has taken out because it ended cannot be armed: what is left in it can be read at
-// once, and then its end.
+// A connection that check_peers() has removed because it ended cannot be armed: its remaining data, and then its end,
+// can be read at once.
 bool Mesh::arm(Peer& peer) {
   bool can_sleep = true;
   for (size_t stripe = 0; stripe < peer.connections.size(); stripe++) {
@@ -278,9 +277,9 @@ void Mesh::check_peers() {
   }
 }
 
-// TCP_USER_TIMEOUT would also end connections to peers that are alive and do not read.
+// TCP_USER_TIMEOUT would also end connections to peers that are alive but do not read.
 void Mesh::find_unreachable(TimePoint now, Duration limit) {
-  bool was_away = now - looked_at_ > limit / 2;  // and does not know what was acknowledged meanwhile
+  bool was_away = now - looked_at_ > limit / 2;  // this process was not scheduled and missed acknowledgements
   Duration since_look = now - looked_at_;
   looked_at_ = now;
   std::lock_guard lock(list_mutex_);

@@ -3,13 +3,13 @@
 // receives from it, in the order of its receive() calls. All ranks execute the same plans in the same order, so both
 // sides know every size. A pair may use several connections (striped_stream.h says which byte takes which).
 //
-// Nothing here blocks. progress() moves what can be moved; the Waiter calls it while a rank waits. Bytes
-// wake a thread only between arm() and disarm(), which enclose a sleep. The end of a peer always wakes.
+// Nothing here blocks. progress() moves as many bytes as possible; the Waiter calls it while a rank waits. Bytes wake a
+// thread only between arm() and disarm(), which enclose a sleep. A closed connection always wakes.
 //
-// How a stream ends tells why. A process that dies resets its connections (set_linger in mesh.cc), and
-// that is a loss at once. One that leaves in order says so first (say_goodbye) and closes; that is a loss only for
-// ranks that still expect bytes from it. A host that cannot be reached acknowledges nothing: find_unreachable() looks
-// for that. A peer that does not read may only be busy, for any length of time, so that is not a sign of a loss.
+// The way a stream ends shows why. A process that dies resets its connections (set_linger in mesh.cc), which is a loss
+// at once. A process that shuts down says so first (say_goodbye) and closes; that is a loss only for ranks that still
+// expect bytes from it. A host that cannot be reached acknowledges nothing; find_unreachable() detects that. A peer
+// that does not read may be busy, for any length of time, so that does not indicate a loss.
 //
 // Thread rule: the thread that drives, except check_peers() and list_descriptors(), which any thread may call, and
 // find_unreachable(), which has one caller of its own (engine/watch.h).
@@ -35,42 +35,43 @@ namespace hvd {
 
 struct MeshSettings {
   StripeShape stripes;
-  bool all_stripes = false;  // always use all connections of a pair instead of as many as are found to be worth it
+  bool all_stripes = false;  // always use all connections of a pair instead of the measured best number
 };
 
 class Mesh {
  public:
-  // Done once the stream of the pair has come this far.
+  // Done once the stream of the pair has reached `position`.
   struct Ticket {
     int32_t peer = -1;
     bool outgoing = false;
     uint64_t position = 0;
   };
-  // `on_lost` is told once of every peer whose stream ended, by the thread that notices.
+  // `on_lost` is called once per peer whose stream ended, by the thread that detects it.
   static Result<std::unique_ptr<Mesh>> create(std::function<void(int32_t peer, const Status&)> on_lost,
                                               MeshSettings settings = {});
 
   void add(int32_t peer, std::unique_ptr<Stream> stream);                // peer: a rank of the world
   void add(int32_t peer, std::vector<std::unique_ptr<Stream>> stripes);  // in the same order on both sides
-  // Connections to peers that were not added are opened when they are first used, by both sides.
+  // Connections to other peers are opened on first use, by both sides.
   void set_dialer(std::unique_ptr<Dialer> dialer) { dialer_ = std::move(dialer); }
   bool has(int32_t peer) const { return peers_.contains(peer); }
 
-  // The memory stays the mesh's until the ticket is done.
+  // The mesh uses the memory until the ticket is done.
   Ticket send(int32_t peer, ByteView bytes);
   Ticket receive(int32_t peer, std::span<std::byte> bytes);
   bool is_done(const Ticket& ticket) const;
 
   bool progress();                                   // true: something moved
   bool is_busy() const { return !active_.empty(); }  // something is queued
-  int descriptor() const { return epoll_.get(); }    // readable when a peer ended or, armed, when bytes can move
+  // readable when a peer's connection ended or, if armed, when bytes can be moved
+  int descriptor() const { return epoll_.get(); }
 
-  bool arm();  // false: do not sleep, there is something to do
+  bool arm();  // false: do not sleep, there is work to do
   void disarm();
-  void check_peers();  // after a wake-up: takes the ends of peers, so that they wake no thread again
-  // Ends the peers to which bytes are under way and whose hosts have acknowledged none for `limit`.
+  void check_peers();  // after a wake-up: handles closed connections, so that they wake no thread again
+  // Ends connections with unacknowledged bytes whose hosts have acknowledged none for `limit`.
   void find_unreachable(TimePoint now, Duration limit);
-  void say_goodbye();  // from now on the end of our streams is no failure
+  void say_goodbye();  // from now on peers do not treat the end of our streams as a failure
   void list_descriptors(std::vector<int>& into) const;
 
  private:
@@ -79,7 +80,7 @@ class Mesh {
     Peer* peer = nullptr;
     std::unique_ptr<Stream> stream;
     bool armed = false;
-    TimePoint answered_at{};  // by its host, as far as find_unreachable() knows
+    TimePoint answered_at{};  // the host's last answer, as far as find_unreachable() knows
   };
   struct Peer {
     Peer(int32_t peer, const MeshSettings& settings)
@@ -94,7 +95,7 @@ class Mesh {
     StripedStream<ByteView> out;
     StripedStream<std::span<std::byte>> in;
     bool active = false;             // in active_
-    bool lost = false;               // nothing moves any more
+    bool lost = false;               // its stream has ended
     std::atomic<bool> told = false;  // on_lost_ has been called
     bool is_idle() const { return out.is_empty() && in.is_empty(); }
   };
@@ -107,7 +108,7 @@ class Mesh {
   bool move(Peer& peer);
   bool move_out(Peer& peer, size_t stripe);
   bool move_in(Peer& peer, size_t stripe);
-  static void note_progress(Peer& peer);  // of what is sent
+  static void note_progress(Peer& peer);  // of sent bytes
   bool arm(Peer& peer);
   void lose(Peer& peer, const Status& status);
   void tell(Peer& peer, const Status& status);
@@ -117,11 +118,11 @@ class Mesh {
   MeshSettings settings_;
   std::unique_ptr<Dialer> dialer_;
   bool dialer_armed_ = false;
-  mutable std::mutex list_mutex_;  // peers_ and their connections are changed, and listed by others, with it
+  mutable std::mutex list_mutex_;  // held to change peers_ and their connections, and to list them from other threads
   std::map<int32_t, std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> active_;       // those with something queued
-  std::vector<Connection*> armed_;  // those that wake for bytes
-  TimePoint looked_at_{};           // by find_unreachable()
+  std::vector<Peer*> active_;       // peers with queued bytes
+  std::vector<Connection*> armed_;  // connections that wake a sleeper for bytes
+  TimePoint looked_at_{};           // last call of find_unreachable()
 };
 
 }  // namespace hvd

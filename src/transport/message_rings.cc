@@ -32,7 +32,7 @@ bool MessageRings::flush() {
   if (unsent_.empty()) return true;
   std::span<MessageLine> ring = my_ring();
   ByteView lines = ByteView(unsent_).subspan(unsent_sent_);
-  // The readers' positions are looked at only when the last known ones leave no room.
+  // The readers' positions are loaded only if the last known ones leave no room.
   if (written_ + lines.size() / kLineBytes > slowest_known_ + ring.size()) slowest_known_ = slowest_reader();
   size_t count = put(ring, written_, slowest_known_, lines);
   if (count == 0) return false;

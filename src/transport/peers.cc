@@ -30,7 +30,7 @@ void Peers::check() {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
     if (got == 1 && byte == kGoodbye) {
       departed_[peer] = true;
-      continue;  // the end follows; it is looked at with the next event
+      continue;  // the end follows, with the next event
     }
     closed_[peer] = true;
     sleeper_.forget(socket);

@@ -10,9 +10,9 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kPopulateLimit = 256 << 20;  // mapping more than this at once costs start-up time for little
+constexpr size_t kPopulateLimit = 256 << 20;  // mapping more than this at once delays start-up for little gain
 
-// How much memory the container still grants, from the cgroup files; max when there is no limit.
+// How much memory the container may still use, from the cgroup files; max if there is no limit.
 uint64_t container_memory_left() {
   auto number = [](const char* path) -> uint64_t {
     std::ifstream file(path);
@@ -37,7 +37,7 @@ Status too_large(size_t bytes, std::string_view limit) {
                   (bytes + (1 << 20) - 1) >> 20, limit)};
 }
 
-// Makes the pages of a range present. Growing by fallocate never shrinks the object, so every rank may do it.
+// Allocates the pages of a range. fallocate never shrinks the object, so every rank may do it.
 Status reserve(const UniqueFd& memory, size_t offset, size_t bytes) {
   struct stat now {};
   if (::fstat(memory.get(), &now) != 0) return system_error("cannot look at shared memory", "");

@@ -14,8 +14,8 @@
 namespace hvd {
 namespace {
 
-// A nap is shorter than the milliseconds of epoll_wait; kernels before 5.11 have nothing finer, and some
-// containers forbid what they do not know.
+// Some sleeps are shorter than a millisecond, the resolution of epoll_wait; kernels before 5.11 have no other call, and
+// some containers forbid newer ones.
 template <size_t N>
 int wait_for_events(int epoll, epoll_event (&events)[N], TimePoint until) {
   if (until == kNever) return ::epoll_wait(epoll, events, N, -1);
@@ -43,7 +43,7 @@ Result<Sleeper> Sleeper::create(const UniqueFd& bell, const std::vector<UniqueFd
     return ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
   };
   if (!watch(bell)) return system_error("cannot watch a bell", "");
-  // Edge-triggered, so that no thread has to take the event.
+  // Edge-triggered, so that no thread has to consume the event.
   UniqueFd alarm(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   epoll_event rings{.events = EPOLLIN | EPOLLET, .data = {.fd = alarm.get()}};
   if (!alarm || ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, alarm.get(), &rings) != 0)
@@ -68,7 +68,7 @@ void Sleeper::set_alarm(Duration after) const {
   auto whole = std::chrono::duration_cast<std::chrono::seconds>(after);
   itimerspec time{.it_interval = {},
                   .it_value = {.tv_sec = whole.count(), .tv_nsec = std::chrono::nanoseconds(after - whole).count()}};
-  ::timerfd_settime(alarm_.get(), 0, &time, nullptr);  // fails for bad arguments only
+  ::timerfd_settime(alarm_.get(), 0, &time, nullptr);  // fails only for bad arguments
 }
 
 Status Sleeper::watch(int descriptor) const {

@@ -1,10 +1,10 @@
-// One direction of a pair's byte stream, cut over one or more connections (*stripes*): the memory that is queued and
-// how far each stripe has come.
+// One direction of a pair's byte stream, split over one or more connections (*stripes*): the queued memory and the
+// progress of each stripe.
 //
-// The stream is cut into *stretches*, and over how many stripes a stretch goes, its *width*, is up to the sender: byte
-// p of a stretch belongs to stripe (p / segment) % width. The width is told by a header that goes before the stretch,
-// on the first stripe, which takes part in every stretch. Within its stripe the bytes keep their order, so nothing else
-// is needed to know where each belongs. Thread rule: one caller at a time.
+// The stream is split into *stretches*; the sender chooses the number of stripes for each, its *width*. Byte p of a
+// stretch belongs to stripe (p / segment) % width. The width is sent in a header before the stretch, on the first
+// stripe, which takes part in every stretch. Within its stripe the bytes keep their order, so no further information is
+// needed to place them. Thread rule: one caller at a time.
 #pragma once
 
 #include <algorithm>
@@ -28,18 +28,18 @@ struct StripeShape {  // the same on both sides
 template <class Span>
 class StripedStream {
  public:
-  static constexpr size_t kHeader = kSendUnit;  // bytes, of which the first is the width
+  static constexpr size_t kHeader = kSendUnit;  // bytes; the first one is the width
 
-  // `choice`: of the sender; null: the widths are learned.
+  // `choice`: for the sender; null: the widths are received.
   StripedStream(size_t stripes, StripeShape shape, WidthChoice* choice) : shape_(shape), choice_(choice) {
     set_stripes(stripes);
   }
 
-  void set_stripes(size_t stripes) { at_.assign(stripes, 0); }  // before anything has moved; 0: not known yet
+  void set_stripes(size_t stripes) { at_.assign(stripes, 0); }  // before any bytes are moved; 0: not known yet
 
   void push(Span bytes) {
     if (bytes.empty()) return;
-    // What follows in memory is one piece, so that it can be moved by one call.
+    // Adjacent memory becomes one piece, so that it can be moved by one call.
     if (!pieces_.empty() && pieces_.back().bytes.data() + pieces_.back().bytes.size() == bytes.data()) {
       pieces_.back().bytes = Span(pieces_.back().bytes.data(), pieces_.back().bytes.size() + bytes.size());
     } else {
@@ -49,11 +49,11 @@ class StripedStream {
   }
   void clear() { pieces_.clear(); }
   bool is_empty() const { return pieces_.empty(); }
-  bool is_broken() const { return broken_; }   // the peer told a width that there is not
+  bool is_broken() const { return broken_; }   // the peer sent an invalid width
   uint64_t queued() const { return queued_; }  // bytes ever pushed
   uint64_t done() const { return done_; }      // all bytes before this position have been moved
 
-  // What a stripe may move next, in one piece of memory; empty: nothing.
+  // The bytes a stripe may move next, in one piece of memory; empty: none.
   Span next(size_t stripe) {
     if (at_[stripe] >= queued_ || pieces_.empty()) return {};
     if (at_[stripe] == known_end() && choice_ != nullptr) open(choice_->choose());
@@ -81,7 +81,7 @@ class StripedStream {
     while (!pieces_.empty() && pieces_.front().begin + pieces_.front().bytes.size() <= done_) pieces_.pop_front();
   }
 
-  // The width of the next stretch that has been moved since the last call; 0: there is none. To be called until then.
+  // The width of the next stretch that has been moved since the last call; 0: there is none. Call until it returns 0.
   size_t take_finished() {
     if (widths_.empty() || done_ < first_ + shape_.stretch) return 0;
     size_t width = widths_.front();
@@ -100,7 +100,7 @@ class StripedStream {
   size_t width_at(uint64_t at) const { return widths_[static_cast<size_t>((at - first_) / shape_.stretch)]; }
   bool is_header_due(size_t stripe) const { return stripe == 0 && at_[0] == headers_end_; }
 
-  // Bytes of a stripe that follow each other from here on.
+  // The number of contiguous bytes of a stripe from here on.
   size_t run_at(uint64_t at) const {
     size_t offset = static_cast<size_t>(at - begin_of(at));
     if (width_at(at) == 1) return shape_.stretch - offset;
@@ -124,7 +124,7 @@ class StripedStream {
     for (size_t stripe = 0; stripe < at_.size(); stripe++) settle(stripe);
   }
 
-  // From the beginning of a stretch to the stripe's first byte of it, or of one that follows.
+  // Advances from the start of a stretch to the stripe's first byte in it, or in a later stretch.
   void settle(size_t stripe) {
     uint64_t& at = at_[stripe];
     while (stripe > 0 && at % shape_.stretch == 0 && at < known_end()) {
@@ -135,11 +135,11 @@ class StripedStream {
 
   const StripeShape shape_;
   WidthChoice* const choice_;
-  std::vector<uint64_t> at_;   // by stripe: position of its first byte that has not moved
+  std::vector<uint64_t> at_;   // by stripe: position of its next byte to move
   std::deque<Piece> pieces_;   // not yet done
   std::deque<size_t> widths_;  // of the stretches from first_ on
-  uint64_t first_ = 0;         // position where the first stretch begins that has not been taken as finished
-  uint64_t headers_end_ = 0;   // the widths of the stretches before this position have been told
+  uint64_t first_ = 0;         // start of the first stretch that take_finished() has not returned
+  uint64_t headers_end_ = 0;   // the widths of the stretches before this position are known
   std::array<std::byte, kHeader> header_{};
   size_t header_moved_ = 0;
   bool broken_ = false;

@@ -1,9 +1,9 @@
 // Moves bytes between the ranks of one host through shared memory, and to ranks of other hosts through streams. It only
-// owns its parts, in the order in which they depend on each other; each part has a header and a thread rule of its own:
+// owns its parts, in order of dependency; each part has its own header and thread rule:
 //   MessageRings   small control messages up to the root of the host and down from it
 //   Bells          wakes the other ranks of the host
 //   Failure        the first failure, shared by the ranks of the host
-//   Peers          whether the other processes are still there
+//   Peers          whether the other processes are alive
 //   Heartbeats     whether they are scheduled
 //   Waiter         how this rank waits, sleeps and is woken
 //   ChannelTable   bulk data between the ranks of a process set on this host (Channel)
@@ -60,7 +60,7 @@ class Transport {
   Heartbeats& heartbeats() { return heartbeats_; }
   Waiter& waiter() { return waiter_; }
   ChannelTable& channels() { return channels_; }
-  // The streams to ranks of other hosts; a rank that waits moves their bytes. Null: there are none.
+  // The streams to ranks of other hosts; a rank that waits moves their bytes. Null: none.
   Status attach(std::unique_ptr<Mesh> mesh);
   Mesh* mesh() const { return mesh_.get(); }
 

@@ -11,8 +11,8 @@
 namespace hvd {
 namespace {
 
-constexpr Duration kRingAfter = std::chrono::microseconds(4);   // a peer that is about to look by itself needs no bell
-constexpr Duration kPatience = std::chrono::microseconds(100);  // and one that paused is given this long
+constexpr Duration kRingAfter = std::chrono::microseconds(4);   // a peer that will check by itself soon needs no bell
+constexpr Duration kPatience = std::chrono::microseconds(100);  // and a paused one gets this long
 constexpr Duration kNap = std::chrono::microseconds(200);
 constexpr Duration kRetryFullRing = std::chrono::milliseconds(1);
 
@@ -45,18 +45,17 @@ bool Waiter::leave(bool pause) {
   RankBlock& mine = control_.mine();
   mine.activity.store(pause ? Activity::paused : Activity::idle, std::memory_order_seq_cst);
   if (!pause || !naps_.load(std::memory_order_seq_cst)) sleeper_.rearm_outside();
-  bells_.ring_owed(Bells::Urgency::leaving);  // begins with a fence: what follows is seen after the store above
-  // A peer that waits for us rings by itself when its patience ends; one that left cannot, and has set `attention`.
+  bells_.ring_owed(Bells::Urgency::leaving);  // begins with a fence: the load below is ordered after the store above
+  // A peer that waits for us rings when its patience ends; one that has left cannot, and has set `attention`.
   if (pause && mine.attention.load(std::memory_order_relaxed) == 0) return false;
   mine.attention.store(0, std::memory_order_relaxed);
   return messages_.has_incoming();
 }
 
-// A user thread that calls one collective after the other is always about to come back and look by itself. Were the
-// engine thread woken by each message from another host, it would take the core, and its turn, from that thread. So
-// once such a message has come it naps: events from outside stay off, also when the driver leaves, until no thread has
-// been here for a whole nap. It switches them on itself then, so that whatever the last to leave has seen of naps_ is
-// right.
+// A user thread that calls one collective after another always returns soon and checks by itself. If each message from
+// another host woke the engine thread, it would take the core, and its turn, from that thread. So after such a message
+// the engine thread naps: events from outside stay off, even when the driver leaves, until no thread has been here for
+// a whole nap. Then it turns them on itself, so the value of naps_ that the last thread to leave has seen is correct.
 void Waiter::sleep(TimePoint until) {
   std::atomic<Activity>& activity = control_.mine().activity;
   for (;;) {
@@ -79,13 +78,14 @@ void Waiter::sleep(TimePoint until) {
 
 void Waiter::wake() { bells_.ring(control_.rank); }
 
-// The caller has published something before. answer_bell() forgets the alarm first and looks then: if the alarm was
-// still set here, what was published is seen.
+// The caller has already published something. answer_bell() first clears the alarm and then checks: if the alarm was
+// still set here, the published data will be seen.
 void Waiter::wake_later(Duration after) {
   if (!alarm_set_.exchange(true, std::memory_order_seq_cst)) sleeper_.set_alarm(after);
 }
 
-// The caller has published something before, with a fence in between; the driver says that it sleeps before it looks.
+// The caller has already published something, with a fence in between; the driver announces that it sleeps before it
+// checks.
 void Waiter::wake_driver() {
   if (control_.mine().activity.load(std::memory_order_seq_cst) == Activity::blocked) wake();
 }
@@ -96,12 +96,12 @@ void Waiter::answer_bell() {
   peers_.check();
 }
 
-// A driver that is awake looks at memory anyway, so its event can be taken. If it falls asleep at this moment, what we
-// took may have been meant to wake it: then we ring again.
+// A driver that is awake polls memory anyway, so its event can be consumed. If it falls asleep at this moment, the
+// consumed event may have been meant to wake it: then we ring again.
 bool Waiter::answer_bell_for_driver() {
   std::atomic<Activity>& activity = control_.mine().activity;
   if (activity.load(std::memory_order_seq_cst) == Activity::blocked) {
-    if (sleeper_.has_outside()) wake();  // an event from outside is given to one sleeper only, which was us
+    if (sleeper_.has_outside()) wake();  // an event from outside wakes only one sleeper, in this case us
     return false;
   }
   answer_bell();
@@ -144,7 +144,7 @@ Status Waiter::wait_slowly(Predicate ready, TimePoint until, const char* what, i
   }
   while (now < start + settings_.yield && yielding_.is_worth_it(now)) {
     if (ready()) return {};
-    if (failure_.is_set()) return ready() ? Status{} : failure_.get();  // what came before the failure counts
+    if (failure_.is_set()) return ready() ? Status{} : failure_.get();  // data that arrived before the failure counts
     if (now >= until) return {};
     ring_in_time();
     do_chores(now);
@@ -166,7 +166,7 @@ Status Waiter::block(const Wait& wait) {
   TimePoint warn_at = limit(settings_.stall_warning), give_up = limit(settings_.collective_timeout);
   for (;;) {
     bool is_ready = sleep_once(wait, std::min({wait.until, warn_at, give_up}));
-    // A predicate may take what it finds: it is not asked again once it was true.
+    // A predicate may consume what it finds: it is not called again after it returned true.
     do {
       is_ready = is_ready || wait.ready();
     } while (!is_ready && move_mesh());
@@ -183,7 +183,7 @@ Status Waiter::block(const Wait& wait) {
   }
 }
 
-// Sleeps once, unless there is something to do. True: the wait is over.
+// Sleeps once, unless there is work to do. True: the wait is over.
 bool Waiter::sleep_once(const Wait& wait, TimePoint until) {
   std::atomic<Activity>& activity = control_.mine().activity;
   activity.store(Activity::blocked, std::memory_order_seq_cst);

@@ -1,7 +1,7 @@
-// Where a rank waits: spin, yield, and only then sleep. Says in shared memory whether this rank needs a bell
-// (Activity), and wakes the peers that have not seen what this rank sent before it sleeps itself. Thread rule: the
-// thread that drives, except wake(), wake_later(), wake_driver(), leave_by(), and the sleep of the engine thread with
-// its answers, which may overlap with a driving thread.
+// How a rank waits: spin, yield, and only then sleep. Publishes in shared memory whether this rank needs a bell
+// (Activity), and before it sleeps wakes the peers that have not read this rank's messages. Thread rule: the thread
+// that drives, except wake(), wake_later(), wake_driver(), leave_by(), and the sleep of the engine thread with its
+// answers, which may overlap with a driving thread.
 #pragma once
 
 #include <atomic>
@@ -25,18 +25,19 @@
 namespace hvd {
 
 struct WaitSettings {
-  // More ranks than cores: every wait for another rank is a change of threads. Decides how tensors are cut, so it is
-  // the same on all ranks of the host. How a rank waits (`spin`, `yield`) is its own choice and decides nothing else.
+  // More ranks than cores: every wait for another rank is a context switch. It affects how tensors are divided, so it
+  // is the same on all ranks of the host. How a rank waits (`spin`, `yield`) is its own choice and affects nothing
+  // else.
   bool crowded = false;
   Duration spin = std::chrono::microseconds(20);
   Duration yield = std::chrono::milliseconds(1);
-  Duration stall_warning = std::chrono::seconds(60);  // a wait inside a collective this long is logged; 0: never
-  Duration collective_timeout{};                      // and this long fails the world; 0: never
+  Duration stall_warning = std::chrono::seconds(60);  // a longer wait inside a collective is logged; 0: never
+  Duration collective_timeout{};                      // a longer one fails the world; 0: never
 };
 
 class Waiter {
  public:
-  // What it works with; all of it outlives the waiter.
+  // Dependencies; all outlive the waiter.
   struct Parts {
     ControlView control;
     const HostGroup& group;
@@ -54,15 +55,15 @@ class Waiter {
 
   // ---- driving ----
   void enter();  // this thread drives from now on
-  // No thread does. `pause`: this thread is likely to be back soon. True: a message has arrived for which no bell will
-  // ring, so a thread of this rank must drive again.
+  // No thread drives. `pause`: this thread is likely to be back soon. True: a message has arrived for which no bell
+  // will ring, so a thread of this rank must drive again.
   bool leave(bool pause = false);
 
-  // Blocks until ready(), a failure, or `until`; ok also when the time has come. `what` and `for_rank`, of the world,
-  // name the wait for reports.
+  // Blocks until ready(), a failure, or `until`; returns ok in the last case, too. `what` and `for_rank`, of the world,
+  // describe the wait in reports.
   template <class Ready>
   Status wait_until(Ready&& ready, TimePoint until, const char* what = nullptr, int32_t for_rank = -1) {
-    int looks = mesh_is_busy() ? 1 : quick_spins_;  // bytes of the mesh do not move while we only look
+    int looks = mesh_is_busy() ? 1 : quick_spins_;  // spinning does not move bytes of the mesh
     for (int i = 0; i < looks; i++) {
       if (ready()) return {};
       relax();
@@ -76,14 +77,14 @@ class Waiter {
   // ---- sleeping and waking ----
   void sleep(TimePoint until);  // engine thread, while it does not drive
   void wake();                  // ends a sleep or blocked wait of this process
-  // The same, but only after that time; one that is set already stays. It may come although it is not needed any more.
+  // The same, but only after that time; an alarm that is already set stays. It may fire when it is no longer needed.
   void wake_later(Duration after);
   void wake_driver();  // of this process, if it sleeps inside a wait
-  void answer_bell();  // after sleep(): takes the event, looks at the peers
-  // The same for a thread that is not the driver. False: the driver itself sleeps and the event is left to wake it.
+  void answer_bell();  // after sleep(): consumes the event, checks the peers
+  // The same for a thread that is not the driver. False: the driver itself sleeps, and the event stays to wake it.
   bool answer_bell_for_driver();
 
-  // Wakes a sleeping thread when the descriptor becomes readable; the driver must read it then. While a thread drives,
+  // Wakes a sleeping thread when the descriptor becomes readable; the driver must then read it. While a thread drives,
   // it wakes only the driver, if that sleeps.
   Status watch(int descriptor) { return sleeper_.watch_outside(descriptor); }
   void unwatch(int descriptor) { sleeper_.forget_outside(descriptor); }

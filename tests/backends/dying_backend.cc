@@ -1,4 +1,4 @@
-// A backend whose rank 1 dies while it is loaded, before the ranks have exchanged what they need.
+// A backend whose rank 1 dies while it is loaded, before the ranks have exchanged their data.
 #include <csignal>
 
 #include "backends/backend.h"

@@ -55,7 +55,7 @@ class Cluster:
         return found[2]
 
     def fetch(self, path: str, token: str = "") -> str:
-        """As somebody outside of the cluster."""
+        """From outside the cluster."""
         url = f"http://{self.master.address}:8890{path}"
         command = ["/usr/bin/python3", "-c", FETCH, url, token]
         result = self.bed["controller"].run(command, capture_output=True, text=True, timeout=60, check=True)

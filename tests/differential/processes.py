@@ -144,7 +144,7 @@ class RunningJob:
                 self._codes[process] = os.waitstatus_to_exitcode(status)
 
     def _stop_somebody(self) -> None:
-        """Stops a process, or lets the stopped one go on, a few milliseconds after the last time."""
+        """Stops a process, or resumes the stopped one, a few milliseconds after the last time."""
         now = time.monotonic()
         if not self.job.stops or now < self._next_stop:
             return

@@ -68,7 +68,7 @@ def names(options: argparse.Namespace) -> list[str] | None:
 
 
 def run(options: argparse.Namespace, seed: int, counts: Counts) -> None:
-    """JobFailed tells what was wrong."""
+    """JobFailed has the reason."""
     given = names(options)
     number, running, planned = 0, [], 0
     shown = time.monotonic()
@@ -179,7 +179,7 @@ def main(arguments: list[str] | None = None) -> int:
     counts = Counts()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that nothing is left behind
     model.prepare()
-    gc.freeze()  # what is here now is no garbage of the processes that are forked
+    gc.freeze()  # existing objects are not garbage of the forked processes
     try:
         run(options, seed, counts)
     except JobFailed as problem:

@@ -61,7 +61,7 @@ def _parts(job: Job, world: int, program: int | None) -> Iterator[Job]:
 
 
 def _shorter(job: Job) -> Iterator[Job]:
-    """Without one of its programs, phases or operations. Sets are added and removed as ever."""
+    """Without one of its programs, phases or operations. Sets are added and removed as before."""
     world = job.worlds[0]
     changes = ("add", "remove")
     for number, program in enumerate(world.programs):

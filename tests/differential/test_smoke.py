@@ -30,7 +30,7 @@ def test_random_programs() -> None:
     [("value", "1 of "), ("hang", "no program was finished"), ("crash", "exit code -11")],
 )
 def test_what_goes_wrong_is_found(fault: str, told: str) -> None:
-    """Process 0 gets an element wrong, waits for ever, or crashes."""
+    """Process 0 gets an element wrong, waits forever, or crashes."""
     seconds = "4" if fault == "value" else "0"
     ended = run("--job", "1.0", "--ranks", "2", "--inject", fault, "--hang-seconds", "3", "--shorten-seconds", seconds)
     assert ended.returncode == 1, ended.stdout + ended.stderr

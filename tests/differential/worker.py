@@ -29,7 +29,7 @@ class Lost(Exception):
 
 
 class Worker:
-    """One process of a job. `progress` is told after each program."""
+    """One process of a job. `progress` is called after each program."""
 
     def __init__(
         self, job: Job, process: int, shared: dict[str, str], progress: Callable[[], None], inject: str = ""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from blocks import PAGES, ROOT
 
-UPSTREAM = {"HOROVOD_GPU_OPERATIONS"}  # named because there is no need for it
+UPSTREAM = {"HOROVOD_GPU_OPERATIONS"}  # named because it is not needed
 PARTS = {"digits.py", "image_folder.py", "mxnet_digits.py", "resnet.py"}  # of other examples
 
 

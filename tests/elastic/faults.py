@@ -1,4 +1,4 @@
-"""Injects random faults into elastic jobs, and tells how each kind was survived. The same seed gives the same schedule.
+"""Injects random faults into elastic jobs, and reports the outcome of each kind. The same seed gives the same schedule.
 
     python tests/elastic/faults.py                       # 500 faults
     python tests/elastic/faults.py --faults 2000 --seed 7
@@ -160,7 +160,7 @@ def flap(horovodrun: str, times: int) -> None:
 
 
 def run_job(horovodrun: str, seed: str, faults: int, summary: Summary) -> None:
-    """One job with so many faults; AssertionError tells what was wrong."""
+    """One job with so many faults; AssertionError has the reason."""
     folder = Path(tempfile.mkdtemp(prefix="elastic-"))
     with Job(horovodrun, folder, HOSTS, SIZE, options=OPTIONS) as job:
         Schedule(job, random.Random(seed), summary).run(faults)

@@ -38,7 +38,7 @@ class Training(hvd.elastic.KerasState):
 
 
 class Account(keras.callbacks.Callback):
-    """Counts the samples of each step, and tells of the first one in a world."""
+    """Counts the samples of each step, and reports the first one in a world."""
 
     def __init__(self, state: Training) -> None:
         super().__init__()

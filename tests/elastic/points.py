@@ -1,4 +1,4 @@
-"""What a worker under test shares with its job (job.py): where faults happen, and what it tells about itself.
+"""What a worker under test shares with its job (job.py): where faults happen, and what it reports.
 
 Worker side. At named points the worker looks for a fault that is set for this point, claims it and does it
 to itself: so a fault is where it is meant to be, without any waiting for the right moment. A fault is a file whose name

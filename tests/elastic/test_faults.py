@@ -129,7 +129,7 @@ def test_the_elastic_example(horovodrun: str, tmp_path: Path) -> None:
     command += [sys.executable, str(EXAMPLE)]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"}
     options = ["--epochs", "3", "--lr", "0.05", "--momentum", "0.9", "--save-to", str(tmp_path / "commit")]
-    for epochs in ("3", "4"):  # the second goes on where the first ended
+    for epochs in ("3", "4"):  # the second continues where the first ended
         options[1] = epochs
         ended = subprocess.run([*command, *options], env=env, capture_output=True, text=True, timeout=250)
         assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -182,7 +182,7 @@ def test_a_sharded_optimizer_that_the_state_does_not_know(start: MakeJob) -> Non
 
 
 def test_all_at_once(start: MakeJob) -> None:
-    """One is killed, one gets a notice, one falls silent, a host goes and another comes, and the survivors go on."""
+    """One is killed, one gets a notice, one falls silent, one host is replaced, and the survivors continue."""
     hosts = {f"127.0.0.{number}": 1 for number in range(1, 6)}
     job = start(hosts, 5, "--min-np", "1", "--max-np", "5", *RETRY[4:], env={"HOROVOD_SILENCE_SECONDS": "2"})
     job.wait_until_going(5)

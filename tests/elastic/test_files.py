@@ -1,4 +1,4 @@
-"""Elastic jobs whose ranks find commits in files: whose state they go on from. Every host has a file of its own."""
+"""Elastic jobs whose ranks find commits in files: whose state they continue with. Every host has its own file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Feeds what an agent and a launcher read from each other: messages, of which each that can be read must be written and
+// Feeds the messages between an agent and a launcher: each valid one must be written and
 // read the same way again; invitations and their answers; and the facts of a doctor's probe.
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Hears what is carried (negotiation/carried.h) and sees that nothing else is taken for it.
+// Records what is carried (negotiation/carried.h) and checks that nothing else is taken for it.
 #pragma once
 
 #include <cstdlib>

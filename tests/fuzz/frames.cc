@@ -1,5 +1,5 @@
 // Feeds the reader of frames with anything, in pieces of any size: its messages are those of a plain reading, and its
-// memory follows what has arrived.
+// memory grows with the bytes that arrived.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>

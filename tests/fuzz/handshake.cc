@@ -1,4 +1,4 @@
-// Feeds both sides of a handshake with what a stranger may send: nobody without the key is ever let in.
+// Feeds arbitrary bytes to both sides of a handshake: no peer without the key is ever accepted.
 #include "net/handshake.h"
 
 #include <algorithm>
@@ -33,7 +33,8 @@ void feed(Handshake& handshake, ByteView bytes, size_t piece) {
 }  // namespace
 }  // namespace hvd
 
-// The first byte says how far a real conversation has come before the stranger takes over, and the size of the pieces.
+// The first byte selects how far a real conversation has come before arbitrary bytes follow, and the size of the
+// pieces.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace hvd;
   if (size == 0) return 0;

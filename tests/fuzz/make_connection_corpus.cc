@@ -1,4 +1,4 @@
-// The first inputs of the fuzzers of connections: what real ones say.
+// The first inputs of the fuzzers of connections: messages of real ones.
 #include <string>
 
 #include "fuzz/corpus_file.h"

@@ -25,7 +25,7 @@ Request request_of(Kind kind, std::string name, Shape shape = {4, 2}) {
   return request;
 }
 
-// Three ranks; records what the coordinator hears and what a negotiator hears.
+// Three ranks; records what the coordinator and a negotiator receive.
 class Conversation {
  public:
   Conversation() : root_(3, {}) {
@@ -71,7 +71,7 @@ class Conversation {
   Bytes up_, down_;
 };
 
-// Five ranks in the tree of tree.h; records what the root and the upper node hear.
+// Five ranks in the tree of tree.h; records what the root and the upper node receive.
 class TreeConversation {
  public:
   TreeConversation()
@@ -146,7 +146,7 @@ class TreeConversation {
   Bytes root_heard_, upper_heard_;
 };
 
-// Two ranks that carry; records what the root and rank 1 hear.
+// Two ranks that carry; records what the root and rank 1 receive.
 class PairConversation {
  public:
   PairConversation() : root_(2, {.carried = &ear_}), ranks_{Negotiator(2), Negotiator(2, &ear_)} {}

@@ -1,4 +1,4 @@
-// Feeds a negotiator with what a broken or hostile coordinator may send, between requests of its own.
+// Feeds a negotiator with bytes from a broken or hostile coordinator, between its own requests.
 #include "negotiation/negotiator.h"
 
 #include <cstdint>

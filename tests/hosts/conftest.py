@@ -29,7 +29,7 @@ RANKS = {"hosta": 2, "hostb": 2, "hostc": 1}
 
 
 class Shared:
-    """A bed and its fleet, made when they are first wanted and made anew when a test has not left them whole."""
+    """A bed and its fleet, created on first use and again after a test that damaged them."""
 
     def __init__(self, directories: Callable[[], Path]) -> None:
         self._directories = directories

@@ -74,7 +74,7 @@ class Gate:
 
 
 def train_in_worlds(directory: str) -> None:
-    """Forms a world, reduces small and large tensors until that fails, and goes on in the next world."""
+    """Forms a world, reduces small and large tensors until that fails, and continues in the next world."""
     import json
 
     def resources() -> set[str]:
@@ -176,7 +176,7 @@ class Fleet:
         asleep: Iterable[int] = (),
         within: float,
     ) -> dict[int, str]:
-        """What each was told. `dead` do not come back; those `asleep` are told after the repair."""
+        """The message that each received. `dead` do not come back; those `asleep` are told after the repair."""
         self.is_whole = False
         dead, asleep = set(dead), set(asleep)
         awake = [number for number in self.numbers if number not in dead | asleep]

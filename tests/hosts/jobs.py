@@ -36,7 +36,7 @@ while True:
 WAIT = "import signal; print('up', flush=True); signal.pause()"
 SPREAD = ["-np", "4", "-H", "hosta:1,hostb:2,hostc:1"]
 QUICK = {"HOROVOD_SILENCE_SECONDS": "2"}
-SILENT = "no sign of life for 4 s"  # what the launcher then says of a host: twice that
+SILENT = "silent for 4 s"  # what the launcher then says of a host: twice that
 
 
 def python(code: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Somebody who is on the network and does not belong to the job. Run in a host:
+"""A process on the network that does not belong to the job. Run in a host:
 
     python stranger.py KEY [address]:port...     # prints, as JSON, what the first port answers; ends with its input
 
@@ -20,7 +20,7 @@ import sys
 HELLO, PROOF = 1, 3
 STORE, DATA = 0, 2
 VERSION = 1
-ANSWER_SECONDS = 60.0  # who is refused sees the end of the connection at once
+ANSWER_SECONDS = 60.0  # a rejected process gets the end of the connection at once
 
 GARBAGE = {
     "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -99,7 +99,7 @@ def bother(address: str, port: int, key: bytes) -> list[socket.socket]:
     openings = [*GARBAGE.values(), b"", first[:20], first + message(PROOF, proof(key, b"caller", first))]
     connections = [connect(address, port) for _ in openings]
     for connection, opening in zip(connections, openings, strict=True):
-        connection.settimeout(0.2)  # who does not listen is not waited for
+        connection.settimeout(0.2)  # a process that does not read is not waited for
         say(connection, opening)
     return connections
 

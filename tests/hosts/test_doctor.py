@@ -65,7 +65,7 @@ def test_a_healthy_pair(examine: Examine, bed: Bed, options: tuple[str, ...]) ->
     assert problems(report) == []
     tried = attempts(report, "hosta")
     assert {address for address, works in tried.items() if works} >= set(bed["hostb"].addresses)
-    assert tried["172.17.0.1"] is False  # the bridge that every host has is nobody's fault
+    assert tried["172.17.0.1"] is False  # every host has this bridge
     (clock,) = [one["facts"]["clock"] for one in report["hosts"] if one["name"] == "hostb"]
     assert abs(clock["seconds"]) <= clock["uncertainty"] + 0.1
 
@@ -158,7 +158,7 @@ def test_an_agent_that_comes_and_one_that_does_not(
             assert agent.wait(DEADLINE) == 0
         finally:
             agent.kill()
-    assert problems(report) == [("fail", "contact", ["agent 2"], "it did not come within 15 s (--start-timeout)")]
+    assert problems(report) == [("fail", "contact", ["agent 2"], "it did not connect within 15 s (--start-timeout)")]
     assert report["hosts"][0]["name"] == "hostb"
     assert report["hosts"][0]["facts"]["allreduce"]["error"] == ""
 

@@ -45,7 +45,7 @@ def test_a_killed_process(fleet: Fleet, victim: int) -> None:
 
 @ROLES
 def test_a_stopped_process(fleet: Fleet, victim: int) -> None:
-    """It keeps its sockets, and the buffers of those who send to it fill up."""
+    """It keeps its sockets, and the buffers of its senders fill up."""
     told = fleet.survive(
         lambda: fleet.ranks.send(victim, signal.SIGSTOP),
         lambda: fleet.ranks.send(victim, signal.SIGCONT),
@@ -125,7 +125,7 @@ def test_two_hosts_that_lose_each_other_or_one_the_other(fleet: Fleet, break_: B
     """hostb and hostc exchange data, but are not neighbours in the tree of control."""
     bed = fleet.bed
     told = fleet.survive(lambda: break_(bed, one, other), lambda: bed.heal(one, other), within=2 * SILENT)
-    # Who hears but is not heard may get no more than the end of a connection: what it is told is not acknowledged.
+    # A rank that receives but cannot send may only get the end of a connection: messages to it are not acknowledged.
     assert_named(
         told, fleet, fleet.on(one) + fleet.on(other), "silent|timed out|acknowledged no data|closed by the peer"
     )

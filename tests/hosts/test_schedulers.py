@@ -159,7 +159,7 @@ def test_mpirun_on_several_hosts(make_bed: Callable[..., Bed], program: list[str
     environment = {**environment, "HOROVOD_CONTROLLER": "gloo"}
     lost = start(names, environment)
     assert lost.returncode != 0
-    assert "mpirun started 4 processes on several hosts, but does not say where they can meet" in lost.stderr
+    assert "mpirun started 4 processes on several hosts, but gives no address for them to connect to" in lost.stderr
     meeting = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "hosta", "HOROVOD_GLOO_RENDEZVOUS_PORT": "23456"}
     found = start(told, {**with_key(environment), **meeting})
     assert places(found) == [[rank, 4, rank % 2, 2, rank // 2, 2, 10] for rank in range(4)]

@@ -66,7 +66,7 @@ def test_a_second_network_is_used_when_the_first_is_down(make_bed: Callable[...,
 
 
 def form_apart(bed: Bed, one: str, other: str, directory: Path) -> list[str]:
-    """What each is told."""
+    """The error of each rank."""
     hosts, limit = {"hosta": 1, "hostb": 2, "hostc": 1}, {"HOROVOD_START_TIMEOUT": str(START_TIMEOUT)}
     gate = Gate(directory / "gate")
     bed.partition(one, other)
@@ -92,7 +92,7 @@ def test_a_host_that_cannot_reach_the_rendezvous_lists_the_addresses_it_tried(be
         for address in bed["hosta"].addresses:
             assert address in told[rank]
     for rank in (0, 3):
-        assert "never came: 1, 2" in told[rank]
+        assert "never connected: 1, 2" in told[rank]
 
 
 def test_hosts_that_cannot_reach_each_other_list_the_addresses_they_tried_on_all_ranks(

@@ -1,4 +1,4 @@
-"""A world among strangers: who sends anything to its ports disturbs nothing, and who has not its key stays out."""
+"""A world among strangers: data sent to its ports has no effect, and processes without its key are rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def work_with_everybody(gate: str) -> None:
             fcntl.flock(file, fcntl.LOCK_SH)
     for step in range(20):
         size, rank = hvd.size(), hvd.rank()
-        # Connections that were not needed before are opened now, past all who wait at the door.
+        # Connections that were not needed before are opened now, although others wait at the acceptor.
         received, _ = hvd.alltoall(np.full(size, rank), splits=np.ones(size, np.int32), name="to all")
         assert received.tolist() == list(range(size))
         assert hvd.allreduce(np.ones(1 << 18), op=hvd.Sum, name="large")[-1] == size
@@ -108,7 +108,7 @@ def form_apart(bed: Bed, directory: Path, other: dict[str, str]) -> list[Ended]:
 def test_a_rank_with_another_key_is_refused(bed: Bed, tmp_path: Path) -> None:
     ended = form_apart(bed, tmp_path, {"_HOROVOD_SECRET_KEY": secrets.token_hex(32)})
     here, there = (each.output.removeprefix("up\n") for each in ended)
-    assert "HorovodInternalError" in here and "never came: 1" in here
+    assert "HorovodInternalError" in here and "never connected: 1" in here
     assert there.startswith("ValueError")  # trying again would not help, as it would with HorovodInternalError
     assert "it has another key: it belongs to another job" in there
     assert all(address in there for address in bed["hosta"].addresses)

@@ -117,7 +117,7 @@ def kill(member, number=signal.SIGKILL):
 
 @contextlib.contextmanager
 def watched(members):
-    """Gives a function that tells whether they are all gone, waiting for it; a reused pid cannot deceive."""
+    """Returns a function that waits until they are all gone and returns whether they are; safe if pids are reused."""
     fds = [os.pidfd_open(member.pid) for member in members]
 
     def gone():

@@ -29,7 +29,7 @@ def is_asked(what: str) -> bool:
 def reset() -> None:
     dies = is_asked("die")
     hvd.shutdown()
-    if dies:  # the others are told to form a world with this one, and are on their way
+    if dies:  # the others form a world with this one, and are already joining it
         os.kill(os.getpid(), signal.SIGKILL)
     hvd.init()
 

@@ -1,4 +1,4 @@
-"""Stands for jsrun of LSF: starts the ranks of a rank file on this machine, told who they are as by Spectrum MPI.
+"""Stands for jsrun of LSF: starts the ranks of a rank file on this machine, with the variables of Spectrum MPI.
 
 Writes its arguments and the rank file to $FAKE_JSRUN, one line of JSON. Its exit code is that of the first rank that
 fails.

@@ -208,7 +208,7 @@ def test_another_python_and_another_horovod(hosts, examine, other_program, horov
 def test_a_python_that_is_none(hosts, examine, other_program):
     other_program("b", "echo Welcome")
     report = examine("-H", "a,b", code=1)  # without Python, its library is not found
-    found = [finding for finding in problems(report) if "did not say which version" in finding[3]]
+    found = [finding for finding in problems(report) if "did not print its version" in finding[3]]
     assert [finding[:3] for finding in found] == [("warn", "versions", ["b"])]
 
 

@@ -1,4 +1,4 @@
-"""Elastic jobs: workers die, hosts come and go, and the others go on."""
+"""Elastic jobs: workers die, hosts are added and removed, and the others continue."""
 
 import functools
 import re

@@ -177,7 +177,7 @@ def test_stopped_reader_does_not_hold_up_the_end(horovodrun, python, kind):
 @both_kinds
 def test_a_missing_module_is_hinted_at(run, python, kind):
     err = run("-np", "1", *kind, *python("import no_such_module")).stderr.decode()
-    assert "Hint: Python on this host does not find the module no_such_module: " in err
+    assert "Hint: Python on this host cannot find the module no_such_module: " in err
 
 
 @both_kinds

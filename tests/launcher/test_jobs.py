@@ -124,10 +124,10 @@ def test_hostfile(job, tmp_path):
         ("a slots=x", "'slots=x': expected a number of slots"),
         ("a slots=0", "expected a number of slots"),
         ("a slots=", "expected a number of slots"),
-        ("a 4", "'4' is not understood; expected HOST slots=N"),
-        ("a slot=2 colour=red", "'colour=red' is not understood"),
+        ("a 4", "'4' is not valid; expected HOST slots=N"),
+        ("a slot=2 colour=red", "'colour=red' is not valid"),
         ("a/b", "bad host"),
-        ("# nothing", "there is no host in it"),
+        ("# nothing", "contains no host"),
     ],
 )
 def test_bad_hostfile(refusal, tmp_path, line, words):

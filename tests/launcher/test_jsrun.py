@@ -13,7 +13,7 @@ FAKE_JSRUN = pathlib.Path(__file__).parent / "fake_jsrun.py"
 
 @pytest.fixture
 def lsf(tmp_path, monkeypatch):
-    """Inside a job of LSF on this machine, with jsrun; returns what jsrun was told."""
+    """Inside a job of LSF on this machine, with jsrun; returns the arguments of jsrun."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "jsrun").write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE_JSRUN} "$@"\n')

@@ -70,7 +70,7 @@ def test_a_pod_that_cannot_reach_the_launcher_is_told_from_one_that_does_not_ans
     result = run("-np", "2", "-H", "deaf:1,mute:1", "--start-timeout", "10", "true")
     assert result.returncode == 1
     assert re.search(
-        rb"    deaf  its agent runs, and did not reach this machine within 10 s .* at port \d+ of ", result.stderr
+        rb"    deaf  its agent is running, but did not reach this machine within 10 s .* at port \d+ of ", result.stderr
     )
     assert b"    mute  no answer within 10 s (--start-timeout)\n" in result.stderr
 
@@ -79,10 +79,10 @@ def test_an_answer_that_is_none(run, kubexec):
     kubexec(text="#!/bin/sh\nprintf '\\n\\0horovod agent certificate of another time\\n'\nexec sleep 1000\n")
     result = run("-np", "1", "-H", "pod:1", "true")
     assert result.returncode == 1
-    assert b"    pod  its agent answers in a way that this horovodrun does not know" in result.stderr
+    assert b"    pod  its agent uses a protocol that this horovodrun does not support" in result.stderr
 
 
-# ---- who may come
+# ---- connections that are accepted
 
 
 def test_nothing_secret_is_where_others_can_read_it(horovodrun, kubexec):
@@ -98,7 +98,7 @@ def test_nothing_secret_is_where_others_can_read_it(horovodrun, kubexec):
             keys = process.stdout.readline().partition(b":")[2].split()
             worker = int(process.stdout.readline().rpartition(b":")[2])
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            known = {process.pid, worker, *map(int, children)}  # the launcher, who watches over it, and the worker
+            known = {process.pid, worker, *map(int, children)}  # the launcher, its guard, and the worker
             lines = 0
             for entry in pathlib.Path("/proc").glob("[0-9]*"):
                 try:

@@ -258,7 +258,7 @@ def test_the_ranks_communicate_through_mpi(run, python, kind, horovodrun, monkey
     assert lines_of(run("-np", "3", "--mpi", *python(code))) == expected(3)
 
 
-# ---- who starts the ranks
+# ---- the program that starts the ranks
 
 
 def test_the_tutorial_with_open_mpi(run, python, open_mpi, tmp_path):

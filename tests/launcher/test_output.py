@@ -185,7 +185,7 @@ def lines_of_both(process, count):
 
 
 def test_a_file_that_hangs_holds_up_no_worker_and_loses_nothing(horovodrun, hosts, tmp_path):
-    """A pipe that nobody has opened stands for a file system that does not answer."""
+    """A pipe without a reader simulates a file system that does not answer."""
     (tmp_path / "out/rank.0").mkdir(parents=True)
     pipe, end = tmp_path / "out/rank.0/stdout", tmp_path / "end"
     os.mkfifo(pipe)
@@ -233,4 +233,4 @@ def test_a_worker_is_held_back_while_its_file_takes_nothing(horovodrun, tmp_path
             assert file.read().count(b"x") == size // 1024 * 1023
         _, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 0
-    assert b"all output is in its files again" in err
+    assert b"all output has been written to its files" in err

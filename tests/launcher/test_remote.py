@@ -114,7 +114,7 @@ def test_hosts_that_cannot_be_used_are_listed_and_nothing_is_started(hosts, run,
         "    a  connect to host a port 22: Connection refused\n",
         "    b  ssh requires an interactive login (b: Permission denied (publickey).",
         "    c  its host key has changed",
-        "forget the old key with: ssh-keygen -R c",
+        "remove the old key with: ssh-keygen -R c",
         "    d  ",
         "the login shell printed: no such shell",
         f"    try: {os.environ['HOROVOD_SSH_COMMAND']} a true\n",
@@ -244,7 +244,7 @@ def test_a_reader_that_takes_a_break_holds_up_nobody(hosts, horovodrun, python, 
     os.mkfifo(fifo)
     command = [horovodrun, "-np", "1", "-H", where, "sh", "-c", f'"$@"; echo ended >{fifo}', "sh", *python(code)]
     with Child(command, stdout=subprocess.PIPE) as process:
-        assert fifo.read_text() == "ended\n"  # although nobody has read a line
+        assert fifo.read_text() == "ended\n"  # although no line was read
         out, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0
     assert out == b"".join([b"[0]<stdout>:" + b"x" * 999 + b"\n"] * 10000)
@@ -274,7 +274,7 @@ def test_a_command_that_is_not_on_a_host(hosts, run):
     assert result.returncode == 1
     text = result.stderr.decode()
     assert re.match(r"horovodrun: rank \d on [ab] was not started: cannot run /no/such/program: No such file", text)
-    assert re.search(r"Hint: is it installed on [ab], at the same place as here\?\n", text)
+    assert re.search(r"Hint: is it installed on [ab], at the same path as here\?\n", text)
 
 
 # ---- the line on a terminal
@@ -291,7 +291,7 @@ def test_a_terminal_shows_how_far_the_start_is(hosts, horovodrun):
         while b"contacting hosts: 1 of 2 answer" not in seen:
             seen += os.read(master, 4096)
         fifo.write_text("go\n")
-        with contextlib.suppress(OSError):  # how a terminal says that nobody has it open
+        with contextlib.suppress(OSError):  # how a terminal reports that it has no reader
             while part := os.read(master, 4096):
                 seen += part
     os.close(master)

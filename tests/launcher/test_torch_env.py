@@ -1,4 +1,4 @@
-"""--torch-env: workers find what torchrun tells its own. Without the option they do not."""
+"""--torch-env: workers get the variables of torchrun. Without the option they do not."""
 
 import os
 import subprocess

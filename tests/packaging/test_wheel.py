@@ -1,5 +1,6 @@
 """The wheel as a user gets it: its tag, what is inside, and that it works in an environment of its own."""
 
+import json
 import os
 import pathlib
 import re
@@ -65,7 +66,8 @@ def test_contents(wheel: pathlib.Path) -> None:
     } <= names
     assert {"horovod/lib/mpi/hvd_mpi_shim.c", "horovod/lib/mpi/hvd_mpi_shim.h"} <= names
     assert f"horovod-{VERSION}.data/scripts/horovodrun" in names
-    assert f"horovod-{VERSION}.dist-info/licenses/LICENSE" in names
+    licenses = f"horovod-{VERSION}.dist-info/licenses"
+    assert {f"{licenses}/LICENSE", f"{licenses}/THIRD_PARTY_NOTICES.md"} <= names
     assert {name.partition(".data/data/")[2] for name in names if ".data/data/" in name} == {
         "share/man/man1/horovodrun.1",
         "share/bash-completion/completions/horovodrun",
@@ -80,9 +82,77 @@ def test_contents(wheel: pathlib.Path) -> None:
     ] == []
 
 
-def test_requirements_are_few(wheel: pathlib.Path) -> None:
+def metadata_of(wheel: pathlib.Path) -> str:
     with zipfile.ZipFile(wheel) as archive:
-        metadata = archive.read(f"horovod-{VERSION}.dist-info/METADATA").decode()
+        return archive.read(f"horovod-{VERSION}.dist-info/METADATA").decode()
+
+
+def test_metadata_names_the_author_and_where_to_look(wheel: pathlib.Path) -> None:
+    metadata = Metadata.from_email(metadata_of(wheel), validate=True)
+    assert f"name: {metadata.author}" in (ROOT / "CITATION.cff").read_text()
+    assert metadata.license_expression == "Apache-2.0"
+    assert metadata.project_urls is not None
+    assert {"Repository", "Documentation", "Changelog", "Issues"} == set(metadata.project_urls)
+
+
+def test_links_of_the_readme_leave_the_metadata(wheel: pathlib.Path) -> None:
+    """They lead to files that the repository has at the tag of the release."""
+    metadata = Metadata.from_email(metadata_of(wheel), validate=True)
+    assert metadata.description is not None and metadata.project_urls is not None
+    assert metadata.description_content_type == "text/markdown"
+    links = re.findall(r"\]\(([^)]+)\)", metadata.description)
+    own = rf"{metadata.project_urls['Repository']}/(?:blob|raw)/v{VERSION}/"
+    paths = [re.sub(own, "", link).partition("#")[0] for link in links if re.match(own, link)]
+    assert "docs/assets/idea.svg" in paths and "docs/install.md" in paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
+def libraries_compiled_in() -> set[str]:
+    """By the folder of their headers; those of libc and the kernel are not part of what is built."""
+    found = {"yaml"}  # <yaml.h> has no folder
+    for source in [*(ROOT / "src").rglob("*.h"), *(ROOT / "src").rglob("*.cc")]:
+        found |= set(re.findall(r"(?m)^#include <(\w+)/", source.read_text()))
+    return found - {"arpa", "gnu", "linux", "net", "netinet", "sys", "horovod"}
+
+
+def test_notices_name_every_library_that_is_compiled_in() -> None:
+    names = {
+        "Eigen": "Eigen 3",
+        "fmt": "{fmt}",
+        "nlohmann": "JSON for Modern C++",
+        "openssl": "OpenSSL 3",
+        "yaml": "LibYAML",
+    }
+    assert libraries_compiled_in() == set(names)
+    notices = (ROOT / "THIRD_PARTY_NOTICES.md").read_text()
+    assert [name for name in names.values() if f"| [{name}]" not in notices] == []
+
+
+def commands_of(build: pathlib.Path) -> dict[str, str]:
+    """How a build compiles each file, as ccache sees it: with paths relative to the checkout and the build."""
+    listed = output("ninja", "-C", build, "-t", "compdb")
+    entries = json.loads(listed[listed.index("[\n") :])
+    found = {}
+    for entry in entries:
+        file = entry["file"].replace(f"{build}/", "")
+        command = entry["command"].replace(f"{build}/", "").replace(f"{ROOT}/", "")
+        if " -c " in command and file.endswith((".cc", ".cxx")):
+            found[file] = command
+    return found
+
+
+def test_a_wheel_uses_what_make_has_compiled(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """ccache finds the objects of `make`, because every file of the wheel is compiled by the same command."""
+    made = tmp_path / "release"
+    output("cmake", "--preset", "release", "-S", ROOT, "-B", made)
+    of_make, of_wheel = commands_of(made), commands_of(ROOT / "build/wheel")
+    assert len(of_wheel) > 20
+    assert {file: command for file, command in of_wheel.items() if of_make.get(file) != command} == {}
+
+
+def test_requirements_are_few(wheel: pathlib.Path) -> None:
+    metadata = metadata_of(wheel)
     found = re.findall(r"(?m)^Requires-Dist: (\S+)$", metadata)
     assert sorted(found) == ["cloudpickle", "numpy", "packaging", "psutil", "pyyaml"]
 
@@ -123,8 +193,7 @@ def check_extras(text: str) -> None:
 
 
 def test_extras(wheel: pathlib.Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        check_extras(archive.read(f"horovod-{VERSION}.dist-info/METADATA").decode())
+    check_extras(metadata_of(wheel))
 
 
 @pytest.mark.parametrize("name", ["libhorovod", "libhorovod_tensorflow", "libhorovod_mxnet"])

@@ -15,12 +15,16 @@ import pytest
 
 import horovod.numpy as hvd
 
-TIME_LIMIT = 200  # seconds; only for what hangs, far above what a test takes on a slow machine
+# Seconds; only for what hangs, far above what a test takes on a slow machine. With MPI's polling one test has taken more
+# than 200 s while twenty other processes were ready to run.
+TIME_LIMIT = 450
+stderr = pytest.StashKey[int]()
 failed = pytest.StashKey[bool]()  # of the session: this rank is out of step with the others
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.option.maxfail = 1
+    config.stash[stderr] = os.dup(2)  # pytest does not capture here; within tests it would swallow the stacks
 
 
 @pytest.hookimpl(wrapper=True)
@@ -43,7 +47,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def one_test_at_a_time(world: None, request: pytest.FixtureRequest) -> Iterator[None]:
-    faulthandler.dump_traceback_later(TIME_LIMIT, exit=True)
+    faulthandler.dump_traceback_later(TIME_LIMIT, exit=True, file=request.config.stash[stderr])
     yield
     if not request.session.stash.get(failed, False):
         hvd.barrier()

@@ -1,4 +1,4 @@
-"""Where the ranks of a world sit, and the environment that tells them.
+"""The placement of a world's ranks, and their environment variables.
 
 Hosts are pretended: processes of this machine that are told different host names share no memory, and reach each other
 over the loopback interface.

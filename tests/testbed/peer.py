@@ -1,4 +1,4 @@
-"""What the bed's tests do in hosts: run a command, ping, and hold sockets in a process that does as it is told."""
+"""What the bed's tests do in hosts: run a command, ping, and hold sockets in a process that runs commands."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # shellcheck shell=bash disable=SC2034
-# Where the entry point and the health check find what concerns ssh: as ssh.sh wants it, from the container's variables.
+# The paths of ssh files for the entry point and the health check, as ssh.sh expects them, from the container's
+# variables.
 home_of_user=$(getent passwd "$(id -u)" | cut -d : -f 6)
 SSH_KEYS=${SSH_KEYS:-/etc/horovod/ssh}
 if [ "$(id -u)" = 0 ]; then

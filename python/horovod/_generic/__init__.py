@@ -1,1 +1,1 @@
-"""What the frameworks' packages share: verbs over abstract tensors. A package adds how to look at its own tensors."""
+"""What the frameworks' packages share: verbs over abstract tensors. A package adds access to its own tensors."""

@@ -1,4 +1,4 @@
-"""Allreduce in its eight forms: alone or grouped, into new memory or in place, waiting or not."""
+"""Allreduce in its eight forms: single or grouped, into new memory or in place, blocking or not."""
 
 from __future__ import annotations
 

@@ -91,16 +91,16 @@ class Collectives(Allreduce[T], Gathering[T]):
     # ---- without tensors
 
     def join(self, device: int = -1) -> int:
-        """Say that this rank has no more data, wait until all ranks did, and return the rank that was last.
+        """Report that this rank has no more data, wait until all ranks have, and return the last rank.
 
-        Meanwhile the other ranks' allreduces take zeros for this rank; Average still divides by the full size.
+        Meanwhile the other ranks' allreduces use zeros for this rank; Average still divides by the full size.
         `device` is the GPU for these zeros; -1 means the one that this rank used last, or else that of its local rank.
         """
         rank: int = self._signal(Kind.JOIN, "join.noname", WORLD_SET, result_value, device)
         return rank
 
     def barrier(self, process_set: ProcessSet = global_process_set) -> None:
-        """Wait until all ranks of the set are here."""
+        """Wait until all ranks of the set have called this."""
         self._signal(Kind.BARRIER, "barrier.noname", id_of(process_set), lambda _: None)
 
     # ---- handles
@@ -110,7 +110,7 @@ class Collectives(Allreduce[T], Gathering[T]):
         return handles.poll(handle)
 
     def synchronize(self, handle: int) -> Any:
-        """Wait for the operation and return its result; None if the handle is not known.
+        """Wait for the operation and return its result; None if the handle is unknown.
 
         A failed operation raises HorovodInternalError, and its handle is forgotten.
         """

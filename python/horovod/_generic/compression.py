@@ -6,11 +6,11 @@ from typing import Any, Protocol
 
 
 class Compressor(Protocol):
-    """What to do with a tensor before and after a reduction. Any class with these two static methods will do."""
+    """What to do with a tensor before and after a reduction. Any class with these two static methods works."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """Return the tensor to reduce, and what `decompress` needs to know."""
+        """Return the tensor to reduce, and the context that `decompress` needs."""
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:

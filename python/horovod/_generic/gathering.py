@@ -54,7 +54,7 @@ class Gathering(Submission[T]):
     def allgather(self, tensor: T, name: str | None = None, process_set: ProcessSet = global_process_set) -> T:
         """Return the tensors of all ranks of the set, concatenated along the first dimension in rank order.
 
-        The first dimension may differ between ranks, also be 0; the others may not.
+        The first dimension may differ between ranks and may be 0; the others may not differ.
         """
         result: T = handles.finish(*self._allgather([tensor], name, process_set, True, False))
         return result

@@ -1,4 +1,4 @@
-"""Handles of asynchronous operations, as users see them: small ints that all frameworks of the process share.
+"""Handles of asynchronous operations, in the public API: small ints shared by all frameworks of the process.
 
 Thread rule: any thread. Dict operations and `next()` are atomic, so there is no lock.
 """
@@ -16,7 +16,7 @@ from horovod._native import operations
 
 
 class Pending:
-    """A submitted operation: the engine's handle, what must stay alive until it is done, and how to get its result."""
+    """A submitted operation: the engine's handle, the objects to keep alive until it is done, and its result."""
 
     __slots__ = ("_result", "memory", "native")
 
@@ -38,7 +38,7 @@ class Pending:
         self.wait()
 
     def is_over(self) -> bool:
-        """Whether the engine has done with the memory, also because the operation's world has ended."""
+        """Whether the engine no longer uses the memory, also because the operation's world has ended."""
         try:
             return self.is_done()
         except ValueError:
@@ -55,8 +55,8 @@ class Pending:
 
     def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         # Lost by an exception between two steps of the caller: the engine may still use the memory.
-        native = getattr(self, "native", 0)  # not there if the exception came before __init__ had set it
-        # When the interpreter ends, the world has ended before, and the modules that are used below may be gone.
+        native = getattr(self, "native", 0)  # missing if the exception came before __init__ had set it
+        # At interpreter exit the world has already ended, and the modules used below may be gone.
         if not native or is_exiting():
             return
         if operations.is_over(native):
@@ -71,7 +71,7 @@ class Handles:
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._pending: dict[int, Pending] = {}
-        self.world = 0  # counts the worlds of this process: objects that belong to one can tell when it is over
+        self.world = 0  # counts the worlds of this process, so objects that belong to one can tell when it is over
         self._listeners: list[weakref.WeakMethod[Callable[[], None]]] = []
 
     def next_number(self) -> int:
@@ -91,7 +91,7 @@ class Handles:
             if pending.is_over():
                 pending.release()
             else:
-                self._pending[number] = pending  # interrupted, by whatever exception: the engine uses the memory
+                self._pending[number] = pending  # interrupted by any exception: the engine still uses the memory
             raise
         result = pending.take_result()
         pending.release()
@@ -101,13 +101,11 @@ class Handles:
         """Return whether the operation is done, so that `synchronize` will not block."""
         pending = self._pending.get(handle)
         if pending is None:
-            raise ValueError(
-                f"no operation has the handle {handle}: it was never given out, or is already synchronised"
-            )
+            raise ValueError(f"no operation has the handle {handle}: it was never returned, or is already synchronised")
         return pending.is_done()
 
     def synchronize(self, handle: int, of_gradient: bool = False) -> Any:
-        """Wait for the operation and return its result; None if the handle is not known.
+        """Wait for the operation and return its result; None if the handle is unknown.
 
         A failed operation raises HorovodInternalError, and its handle is forgotten. `of_gradient`: see
         Pending.wait_for_gradient.
@@ -119,9 +117,9 @@ class Handles:
             (pending.wait_for_gradient if of_gradient else pending.wait)()
         except Exception:
             if not pending.is_over():
-                raise  # an exception of a signal's handler: it can be synchronised again
+                raise  # an exception of a signal handler: the handle can be synchronised again
             if self._pending.pop(handle, None) is None:
-                return None  # another thread synchronised it meanwhile
+                return None  # another thread has synchronised it
             pending.release()
             raise
         if self._pending.pop(handle, None) is None:
@@ -134,10 +132,10 @@ class Handles:
     def new_world(self, is_formed: Callable[[], bool]) -> Iterator[None]:
         """Number from 1 again, in a world that is formed inside; once it is, forget the operations of the one before.
 
-        Operations that other threads submit as soon as the world is there belong to it. The memory of those before must
-        stay until then, because their world may still be ending. If none is formed, all is as it was.
+        Operations that other threads submit once the new world exists belong to it. The memory of earlier ones must
+        stay until then, because their world may still be ending. If no world is formed, nothing changes.
         """
-        self.world += 1  # first: what has not been submitted to the world before must not be any more
+        self.world += 1  # first: operations not yet submitted to the old world must not be any more
         numbers, pending = self._numbers, self._pending
         self._numbers, self._pending = itertools.count(1), {}
         try:
@@ -153,7 +151,7 @@ class Handles:
     def when_restarted(self, call: Callable[[], None]) -> None:
         """Call this bound method whenever a new world has been formed, for as long as its object lives.
 
-        For objects that keep something of a world and must not hold on to it in the next one.
+        For objects that keep state of a world and must drop it in the next one.
         """
         self._listeners.append(weakref.WeakMethod(call, self._listeners.remove))
 

@@ -1,4 +1,4 @@
-"""Collectives on picklable objects. They travel as bytes, so no framework is needed."""
+"""Collectives on picklable objects. They are sent as bytes, so no framework is needed."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def _pickled(obj: Any) -> _Buffer:
     return (c_ubyte * len(data)).from_buffer_copy(data)
 
 
-# Not after the object's type: ranks that pass different ones would wait for each other for ever.
+# Independent of the object's type: ranks that pass different types would otherwise wait forever.
 _DEFAULT_NAME = "object"
 
 
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Return the object of `root_rank`, unpickled; the root returns its own. Others may pass anything, such as None."""
+    """Return the object of `root_rank`, unpickled; the root returns its own. Other ranks may pass any object."""
     name = _DEFAULT_NAME if name is None else name
     is_root = checked(library().hvd_rank()) == root_rank
     data = _pickled(obj) if is_root else (c_ubyte * 0)()
@@ -80,7 +80,7 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
 
 
 def allgather_object_in(process_set: ProcessSet, obj: Any, name: str | None = None) -> list[Any]:
-    """As `allgather_object`, of the ranks of a set."""
+    """As `allgather_object`, for the ranks of a set."""
     name = _DEFAULT_NAME if name is None else name
     data = _pickled(obj)
     sizes = _collectives.allgather((c_int64 * 1)(len(data)), f"{name}.sz", process_set)
@@ -93,11 +93,11 @@ def allgather_object_in(process_set: ProcessSet, obj: Any, name: str | None = No
 
 
 def max_of_integers(values: Sequence[int], name: str) -> list[int]:
-    """Return, for every place in the list, the greatest integer of all ranks. One allreduce, nothing is pickled."""
+    """Return, the element-wise maximum of the lists of all ranks. One allreduce, nothing is pickled."""
     return list(_collectives.allreduce_((c_int64 * len(values))(*values), name=name, op=Max))
 
 
 def allgather_integers(values: Sequence[int], name: str) -> list[list[int]]:
-    """Return the lists of all ranks, in rank order; they are of the same length."""
+    """Return the lists of all ranks, in rank order; all have the same length."""
     gathered = list(_collectives.allgather((c_int64 * len(values))(*values), name))
     return [gathered[start : start + len(values)] for start in range(0, len(gathered), len(values))]

@@ -24,8 +24,8 @@ class ProcessSet:
     mpi_comm: Any = None
 
     def __init__(self, ranks_or_comm: Any) -> None:
-        """Take a sequence of ranks, or a communicator of mpi4py, whose ranks are known once `hvd.init()` has it."""
-        if mpi.is_communicator(ranks_or_comm, "a process set is made from"):
+        """Take a sequence of ranks, or a communicator of mpi4py, whose ranks are known after `hvd.init()`."""
+        if mpi.is_communicator(ranks_or_comm, "a process set is created from"):
             self.mpi_comm = ranks_or_comm
             return
         ranks = list(ranks_or_comm)
@@ -40,7 +40,7 @@ class ProcessSet:
         return checked(library().hvd_process_set_size(self.process_set_id))
 
     def rank(self) -> int | None:
-        """Return this process's place in the set, or None if the set is not registered.
+        """Return this process's rank in the set, or None if the set is not registered.
 
         ValueError if this process is not a member.
         """
@@ -72,9 +72,9 @@ class ProcessSet:
 
 
 def when_unbound(call: Callable[[], None]) -> None:
-    """Call this bound method whenever a set has lost its id, for as long as its object lives.
+    """Call this bound method whenever a set has lost its id, while its object exists.
 
-    Ids are used again: what keeps one must drop it before it means another set.
+    Ids are reused: a stored id must be dropped before it refers to another set.
     """
     _listeners.append(weakref.WeakMethod(call, _listeners.remove))
 
@@ -99,9 +99,9 @@ def ranks_of(process_set_id: int) -> list[int]:
 def with_ranks(
     process_sets: Sequence[ProcessSet], world: Any, is_new: bool
 ) -> tuple[list[ProcessSet], list[tuple[int, ...]]]:
-    """The sets that this process can have, now with ranks; and the groups of all communicators among them.
+    """The sets of this process, with their ranks, and the groups of all communicators among them.
 
-    A communicator of `Split` is several groups, one on each process. Collective over the world when it is a new one.
+    A communicator of `Split` has several groups, one per process. Collective over the world if it is new.
     """
     kept: list[ProcessSet] = []
     found: list[tuple[int, ...]] = []
@@ -131,7 +131,7 @@ def bind_static(process_sets: Sequence[ProcessSet]) -> None:
 
 
 def unbind_all() -> None:
-    """Forget all ids but the world's: they end with the world that gave them."""
+    """Forget all ids except the world's: they are valid only in the world that assigned them."""
     for process_set in list(_registered):
         process_set._unbind()
 
@@ -155,7 +155,7 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Remove a set on all ranks. Collective over the world; False for the world's set and unregistered ones.
 
-    The object can be added again; ids are used again, first removed first.
+    The object can be added again; ids are reused, oldest first.
     """
     if process_set.process_set_id in (None, WORLD_SET):
         return False

@@ -1,4 +1,4 @@
-"""The reduce operations, and the older way of choosing between two of them."""
+"""The reduce operations, and the older argument that selects one of two."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Product = int(ReduceOp.PRODUCT)
 
 
 def choose_reduce_op(op: int | None, average: bool | None) -> int:
-    """The operation that the arguments `op` and `average` (deprecated) ask for; Average if neither is given."""
+    """The operation selected by `op` or `average` (deprecated); Average if neither is given."""
     if average is None:
         return Average if op is None else op
     if op is not None:

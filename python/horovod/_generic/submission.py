@@ -1,7 +1,7 @@
-"""What the verbs have in common: naming, requests and submission.
+"""Shared by the verbs: naming, requests and submission.
 
-Names on the wire are `<verb>.<name>`; without a name `<verb>.noname.<number of the operation>`, so unnamed operations
-match only if all ranks issue the same sequence. Members of a group get `_<i>of<n>`.
+Names in the negotiation are `<verb>.<name>`; without a name `<verb>.noname.<number of the operation>`, so unnamed
+operations match only if all ranks issue the same sequence. Members of a group get `_<i>of<n>`.
 
 Thread rule: any thread.
 """
@@ -35,7 +35,7 @@ _NO_REDUCTION = Reduction(0, 1.0, 1.0)
 
 
 def called(verb: str, name: str | None) -> str:
-    """How error messages speak of an operation."""
+    """The name of an operation in error messages."""
     return f"{verb} of {'an unnamed tensor' if name is None else name}"
 
 

@@ -1,4 +1,4 @@
-"""How the verbs see a framework's tensors: the interface that every framework's package implements."""
+"""The verbs' interface to a framework's tensors, implemented by every framework's package."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class Tensors(ABC, Generic[T]):
-    """Looks at a framework's tensors and makes new ones."""
+    """Accesses a framework's tensors and creates new ones."""
 
     @abstractmethod
     def view(self, tensor: T) -> TensorView:
-        """Where the elements are. ValueError for a type that is not supported or memory that is not contiguous."""
+        """The location of the elements. ValueError for an unsupported type or memory that is not contiguous."""
 
     @abstractmethod
     def view_to_write(self, tensor: T) -> TensorView:

@@ -1,4 +1,4 @@
-"""Which framework computes for Keras, and the module here that knows it. Nothing is imported before it is needed."""
+"""The backend of Keras, and the module here for it. Nothing is imported before it is needed."""
 
 from __future__ import annotations
 

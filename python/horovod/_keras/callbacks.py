@@ -1,4 +1,4 @@
-"""What Horovod's callbacks do. The packages for each Keras derive them from its own callbacks and give them a backend.
+"""The implementation of Horovod's callbacks. Each Keras package derives them from its own and adds a backend.
 
 Thread rule: the thread that calls `fit`.
 """
@@ -108,8 +108,8 @@ class MetricAverage(HorovodCallback):
 class LearningRateSchedule(HorovodCallback):
     """Sets the learning rate to `initial_lr` times a multiplier of the epoch, from `start_epoch` to before `end_epoch`.
 
-    A number m as multiplier stands for m ** (epoch - start_epoch). With `staircase` it changes once an epoch, otherwise
-    with every batch. `momentum_correction` keeps what momentum has gathered in proportion to the new rate.
+    A number m as multiplier means m ** (epoch - start_epoch). With `staircase` it changes once an epoch, otherwise
+    with every batch. `momentum_correction` scales the accumulated momentum with the new rate.
     """
 
     def __init__(
@@ -140,11 +140,11 @@ class LearningRateSchedule(HorovodCallback):
             self.multiplier = lambda epoch: float(factor ** (epoch - start_epoch))
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Find out how many batches an epoch has."""
+        """Determine the number of batches of an epoch."""
         if not self.staircase and not self.steps_per_epoch:
             self.steps_per_epoch = self.params.get("steps")
             if not self.steps_per_epoch and self.params.get("samples") and self.params.get("batch_size"):
-                # What Keras 2 tells in graphs of TensorFlow 1.
+                # Keras 2 sets these in graphs of TensorFlow 1.
                 self.steps_per_epoch = math.ceil(self.params["samples"] / self.params["batch_size"])
             if not self.steps_per_epoch:
                 raise ValueError("Keras does not know how many batches an epoch has: pass steps_per_epoch")
@@ -164,7 +164,7 @@ class LearningRateSchedule(HorovodCallback):
             self._adjust(epoch)
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Put the momentum back that was corrected for one batch."""
+        """Restore the momentum that was corrected for one batch."""
         if self.restore_momentum is not None:
             inner_optimizer(self.model.optimizer).momentum = self.restore_momentum
             self.restore_momentum = None
@@ -195,7 +195,7 @@ class LearningRateSchedule(HorovodCallback):
             self.restore_momentum = float(read(momentum))
             optimizer.momentum = self.restore_momentum * factor
             return
-        # A number is part of the compiled step. To scale what it is multiplied with comes to the same.
+        # A number is part of the compiled step. Scaling the accumulated values has the same effect.
         slots = getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", None) or ()
         for slot in slots:
             if slot is not None:
@@ -248,7 +248,7 @@ class BestModel(HorovodCallback):
 
 
 class Callbacks(NamedTuple):
-    """The public classes for one Keras. Its BestModelCheckpoint is not among them: the arguments differ."""
+    """The public classes for one Keras. Without BestModelCheckpoint, whose arguments differ."""
 
     BroadcastGlobalVariablesCallback: Any
     MetricAverageCallback: Any

@@ -1,4 +1,4 @@
-"""How a distributed optimizer is recognised, by modules that the optimizers themselves use."""
+"""Recognises distributed optimizers; for modules that the optimizers themselves import."""
 
 from __future__ import annotations
 

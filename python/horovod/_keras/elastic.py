@@ -40,25 +40,25 @@ class KerasModelState(ObjectState):
         super().save()
 
     def restore(self) -> None:
-        """Go back to the values last saved."""
+        """Restore the last saved values."""
         for variable, value in zip(self._variables(), self._saved_values, strict=True):
             variable.assign(value)
         super().restore()
 
     def sync(self) -> None:
-        """Take over the values of the rank `sync_root`, then copy them. Collective."""
+        """Copy the values of the rank `sync_root`, then copy them. Collective."""
         self._framework.broadcast_variables(self._variables(), root_rank=self.sync_root)
         self._saved_values = [read(each) for each in self._variables()]
         super().sync()
 
     def reset(self) -> None:
-        """Forget gradients that were summed up locally for a step that was not due yet."""
+        """Discard gradients that were accumulated locally for a later step."""
         helper = getattr(inner_optimizer(self.optimizer), "_agg_helper", None)
         if helper is not None:
             helper.restart()
 
     def durable_values(self) -> Any:
-        """The copies, which are replaced by the next ones and never changed."""
+        """The copies; they are replaced by new ones and never modified."""
         return {**super().durable_values(), "variables": self._saved_values}
 
     def load_durable_values(self, values: Any) -> None:
@@ -96,11 +96,11 @@ class CommitState:
         self.batches_remaining = batches_per_commit
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Count anew: the state may have gone back to a commit."""
+        """Restart counting: the state may have been restored to a commit."""
         self.batches_remaining = self.batches_per_commit
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Commit if it is time. Collective then."""
+        """Commit if due. Collective in that case."""
         self.batches_remaining -= 1
         if self.batches_remaining == 0:
             self.state.commit()
@@ -112,7 +112,7 @@ class CommitState:
 
 
 class UpdateBatchState:
-    """Keeps the number of the batch in `state.batch`, and leaves out the batches that were done before a reset."""
+    """Keeps the number of the batch in `state.batch`, and skips the batches that were done before a reset."""
 
     model: Any
     params: dict[str, Any]
@@ -125,11 +125,11 @@ class UpdateBatchState:
         self._ends_early = False
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Find the length of an epoch anew."""
+        """Determine the length of an epoch again."""
         self.steps_per_epoch = None
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        """Shorten the first epoch by what is done of it."""
+        """Shorten the first epoch by the batches already done."""
         self._done_before = 0
         if self.params.get("steps"):
             if self.steps_per_epoch is None:
@@ -138,7 +138,7 @@ class UpdateBatchState:
             self.params["steps"] = self.steps_per_epoch - self.state.batch
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Note the batch. In a shortened epoch, stop after the last one: Keras itself takes no notice of `params`."""
+        """Record the batch. In a shortened epoch, stop after the last one: Keras ignores `params`."""
         self.state.batch = self._done_before + batch
         if self._done_before and batch + 1 >= self.params["steps"]:
             self.model.stop_training = self._ends_early = True
@@ -159,7 +159,7 @@ class UpdateEpochState:
         self.initial_epoch = state.epoch
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Count from where the state is."""
+        """Start from the epoch in the state."""
         self.initial_epoch = self.state.epoch
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:

@@ -1,7 +1,7 @@
-"""Where Keras itself has to be told about distributed optimizers, since neither arguments nor subclasses reach there.
+"""Changes to Keras for distributed optimizers that neither arguments nor subclasses can make.
 
-`install` replaces two methods, when the first distributed optimizer is made; for models and optimizers without Horovod
-they do what they did before:
+`install` replaces two methods, when the first distributed optimizer is created; without Horovod, models and
+optimizers behave as before:
 * `Model.compile` accepts `experimental_run_tf_function`, which scripts for Horovod pass and Keras 3 does not know any
   more, and switches XLA off for models with a distributed optimizer: XLA cannot run collectives.
 * `LossScaleOptimizer.check_finite` of Keras 3 asks all ranks. They must skip the same steps, or some would wait for
@@ -26,7 +26,7 @@ from horovod._keras.variables import backend_name, is_keras_3
 
 log = logging.getLogger("horovod")
 
-_wrap_optimizer: list[Callable[[Any], Any]] = []  # what `wrapping_optimizers` asks for, the last one counts
+_wrap_optimizer: list[Callable[[Any], Any]] = []  # set by `wrapping_optimizers`, the last one counts
 
 
 @contextmanager
@@ -73,12 +73,12 @@ def _with_wrapped_optimizer(args: Any, kwargs: Any, wrap: Callable[[Any], Any]) 
 
 
 def switch_off_xla(model: Any, keras: ModuleType) -> None:
-    """Compile the steps of this model without XLA if its optimizer is distributed, and say so once."""
+    """Compile the steps of this model without XLA if its optimizer is distributed, and log that once."""
     if backend_name(keras) != "tensorflow" or not is_distributed(getattr(model, "optimizer", None)):
         return
     if getattr(model, "jit_compile", False):
         model.jit_compile = False
-        _say_once("jit_compile is switched off: XLA cannot run Horovod's operations")
+        _say_once("jit_compile is turned off: XLA cannot run Horovod's operations")
 
 
 def _hooked_check_finite(check_finite: Callable[..., Any], keras: ModuleType) -> Callable[..., Any]:
@@ -95,7 +95,7 @@ def _hooked_check_finite(check_finite: Callable[..., Any], keras: ModuleType) ->
 
 
 def check_not_compiled_by_xla() -> None:
-    """Raise, while a step is traced, if it will be compiled by XLA: the error that XLA gives names no way out."""
+    """Raise, while a step is traced, if XLA will compile it: XLA's own error suggests no remedy."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None or tensorflow.executing_eagerly():
         return

@@ -1,7 +1,8 @@
-"""What gradients are called on the wire: by the shapes of all variables of their optimizer, and their place among them.
+"""Names of gradients in the negotiation: from the shapes of all variables of their optimizer, and their index.
 
-Names of variables will not do: Keras numbers layers as they are made, and a rank that loaded its model from a file has
-other names than one that built it. All ranks reduce with their optimizers in the same order, so that these are counted.
+Names of variables cannot be used: Keras numbers layers in order of creation, and a rank that loaded its model from a
+file has other names than one that built it. All ranks reduce with their optimizers in the same order, so these are
+numbered.
 
 Thread rule: one optimizer at a time.
 """
@@ -17,7 +18,7 @@ _optimizers: Counter[str] = Counter()  # that have reduced gradients of such var
 
 
 def restart() -> None:
-    """Count anew, in a new world: workers that join it have no optimizers yet."""
+    """Restart numbering, in a new world: workers that join it have no optimizers yet."""
     _optimizers.clear()
 
 

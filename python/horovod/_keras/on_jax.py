@@ -78,7 +78,7 @@ def gradients_of(loss: Any, variables: Any, tape: Any = None, grad_loss: Any = N
 
 
 def symbolic_gradients(loss: Any, params: Sequence[Any]) -> list[Any]:
-    """Likewise."""
+    """See compute_gradients."""
     return gradients_of(loss, params)
 
 

@@ -96,7 +96,7 @@ class LocalSums:
         self._sums: dict[int, torch.Tensor] = {}  # by the identity of the variable
 
     def restart(self) -> None:
-        """Begin with nothing: in a new world ranks that join have no sums, and all must reduce in the same pass."""
+        """Start empty: in a new world ranks that join have no sums, and all must reduce in the same pass."""
         self.counter, self._sums = 0, {}
 
     def add(self, grads: Sequence[Any], variables: Sequence[Any]) -> bool:
@@ -112,7 +112,7 @@ class LocalSums:
         return self.counter == 0
 
     def take(self, variables: Sequence[Any]) -> list[Any]:
-        """The sums, or averages, of the passes; the next pass begins with nothing."""
+        """The sums, or averages, of the passes; the next pass starts empty."""
         sums = [self._sums.get(id(native(each))) for each in variables]
         self._sums = {}
         if not self._average:

@@ -29,19 +29,19 @@ Pairs = list[tuple[Any, Any]]  # gradients and variables
 
 
 class DistributedOptimizer(Distributed):
-    """What the optimizers of all generations have in common; mixed in before the given class."""
+    """Shared by the optimizers of all Keras versions; mixed in before the given class."""
 
     _hvd_base: ClassVar[type]
     _hvd_local_layers: ClassVar[Sequence[Any]] = ()
-    _hvd_reducer: Any  # of the backend
-    _hvd_reduced: bool  # the gradients that are applied next are reduced already
+    _hvd_reducer: Any  # created by the backend
+    _hvd_reduced: bool  # the gradients to be applied next are already reduced
     _hvd_applying: bool  # the given class applies reduced gradients now, in one go or in parts
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         base, settings = self._hvd_base, self._hvd_settings
         reducer = module_for(keras_of(self)).Reducer(settings, settings.name or f"Distributed{base.__name__}")
-        # Past the tracking of Keras: none of it belongs into a checkpoint.
+        # Bypasses the tracking of Keras: none of this belongs in a checkpoint.
         object.__setattr__(self, "_hvd_reducer", reducer)
         object.__setattr__(self, "_hvd_reduced", False)
         object.__setattr__(self, "_hvd_applying", False)
@@ -94,13 +94,13 @@ class DistributedOptimizer(Distributed):
         return reduced
 
     def _reduce_what(self, compute: Callable[[], Iterable[tuple[Any, Any]]]) -> Pairs:
-        """The gradients that a method of the given class computes, reduced once, though one may call another."""
+        """The gradients that a method of the given class computes, reduced once even if one calls another."""
         object.__setattr__(self, "_hvd_reduced", False)
         pairs = list(compute())
         return pairs if self._hvd_reduced else self._reduce_early(pairs)
 
     def _apply_reduced(self, step: Callable[[], Any]) -> Any:
-        """Have the given class apply gradients: whatever it calls, they are not reduced again."""
+        """Have the given class apply gradients: they are not reduced again by methods that it calls."""
         if self._hvd_applying:
             return step()
         object.__setattr__(self, "_hvd_applying", True)
@@ -124,7 +124,7 @@ class DistributedOptimizer(Distributed):
         return [grad for grad, _ in pairs]
 
     def _find_local_layers(self) -> None:
-        """Layers may get their variables only with the first batch."""
+        """Some layers create their variables only with the first batch."""
         for layer in self._hvd_local_layers:
             for variable in layer.trainable_weights:
                 self.register_local_var(variable)
@@ -138,7 +138,7 @@ class CallableList(list[Any]):
 
 
 class Keras3Optimizer(DistributedOptimizer):
-    """Keras 3: `apply` is where all ways of training arrive, on every backend."""
+    """Keras 3: all training methods call `apply`, on every backend."""
 
     @property
     def variables(self) -> CallableList:
@@ -158,7 +158,7 @@ class Keras3Optimizer(DistributedOptimizer):
                 self.build(variables)  # type: ignore[attr-defined]
                 self.built = True
         if len(variables) != len(grads):
-            return super().apply(grads, trainable_variables)  # type: ignore[misc]  # it says what is wrong
+            return super().apply(grads, trainable_variables)  # it raises the error
         hooks.check_not_compiled_by_xla()
         reduced = [grad for grad, _ in self._reduce_pairs(zip(grads, variables, strict=True))]
         step = super().apply  # type: ignore[misc]
@@ -308,7 +308,7 @@ class LegacyOptimizer(DistributedOptimizer):
 
 
 def _known(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
-    """The options that a function takes: a user's own may know fewer than that of Keras."""
+    """The options that a function accepts: a user's own may accept fewer than that of Keras."""
     parameters = inspect.signature(function).parameters
     takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
     return {name: value for name, value in options.items() if takes_all or name in parameters}
@@ -333,7 +333,7 @@ def distribute(optimizer: Any, settings: Settings, local_layers: Sequence[Any] =
 
 
 def _config_of(optimizer: Any, keras: Any) -> dict[str, Any]:
-    """Its configuration, with schedules themselves: Keras could not make one of a user's class again."""
+    """Its configuration, with schedule objects: Keras could not recreate one of a user's class."""
     config = dict(optimizer.get_config())
     schedule = getattr(optimizer, "_hyper", {}).get("learning_rate") or getattr(optimizer, "_learning_rate", None)
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
@@ -342,7 +342,7 @@ def _config_of(optimizer: Any, keras: Any) -> dict[str, Any]:
 
 
 def distributed_class(base: type, mixin: type, settings: Settings, local_layers: Sequence[Any] = ()) -> Any:
-    """A class that derives from `base` and bears its name."""
+    """A class that derives from `base` and has its name."""
     namespace = {
         "__module__": "horovod._keras",
         "__doc__": base.__doc__,
@@ -361,7 +361,7 @@ def _mixin_for(optimizer: Any, keras_3: bool) -> type:
         return Keras2Optimizer
     if hasattr(optimizer, "_compute_gradients"):
         return LegacyOptimizer
-    raise ValueError(f"DistributedOptimizer does not know how to reduce the gradients of {type(optimizer).__name__}")
+    raise ValueError(f"DistributedOptimizer cannot reduce the gradients of {type(optimizer).__name__}")
 
 
 __all__ = ["DistributedOptimizer", "distribute", "distributed_class", "is_distributed"]

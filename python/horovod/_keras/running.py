@@ -1,4 +1,4 @@
-"""`run` for Keras on whichever backend it has: the errors to recover from are those of the backend."""
+"""`run` for Keras on any backend; it recovers from the errors of that backend."""
 
 from __future__ import annotations
 

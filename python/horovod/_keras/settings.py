@@ -1,4 +1,4 @@
-"""What a distributed Keras optimizer was asked to do, checked; the same for every generation of Keras."""
+"""The validated arguments of a distributed Keras optimizer; the same for every version of Keras."""
 
 from __future__ import annotations
 

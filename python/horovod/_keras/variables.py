@@ -1,4 +1,4 @@
-"""Looking at models and optimizers of every generation of Keras: Keras 3, tf_keras 2 and its legacy optimizers."""
+"""Access to models and optimizers of every version of Keras: Keras 3, tf_keras 2 and its legacy optimizers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def keras_of(thing: Any) -> ModuleType:
 
 def is_keras_3(keras: ModuleType) -> bool:
     """Whether this package has backends other than TensorFlow."""
-    return int(getattr(keras, "__version__", "2").partition(".")[0]) >= 3  # tf.keras of Keras 2 may not say
+    return int(getattr(keras, "__version__", "2").partition(".")[0]) >= 3  # tf.keras of Keras 2 may have no __version__
 
 
 def backend_name(keras: ModuleType) -> str:
-    """What computes: "tensorflow", "torch" or "jax"."""
+    """The backend: "tensorflow", "torch" or "jax"."""
     return str(keras.backend.backend()) if is_keras_3(keras) else "tensorflow"
 
 
@@ -44,7 +44,7 @@ def variables_of(optimizer: Any) -> list[Any]:
 
 
 def inner_optimizer(optimizer: Any) -> Any:
-    """The optimizer that updates the variables: a loss scale optimizer only holds one."""
+    """The optimizer that updates the variables: a loss scale optimizer only wraps one."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
@@ -59,12 +59,12 @@ def build_optimizer(optimizer: Any, model: Any) -> None:
 
 
 def read(value: Any) -> Any:
-    """The number or array that a variable, a tensor or a hyperparameter holds now."""
+    """The current value of a variable, a tensor or a hyperparameter."""
     if isinstance(value, (int, float)):
         return value
     try:
         array = value.numpy()
-    except (AttributeError, NotImplementedError):  # a graph of TensorFlow 1: only a session knows
+    except (AttributeError, NotImplementedError):  # a graph of TensorFlow 1: only a session has the value
         from tensorflow import keras
 
         array = keras.backend.get_value(value)
@@ -72,12 +72,12 @@ def read(value: Any) -> Any:
 
 
 def learning_rate(optimizer: Any) -> float:
-    """The present learning rate."""
+    """The current learning rate."""
     return float(read(optimizer.learning_rate))
 
 
 def set_learning_rate(optimizer: Any, value: float) -> None:
-    """Change it for the steps to come, also in a step that is compiled already."""
+    """Change it for later steps, even in a step that is already compiled."""
     try:
         optimizer.learning_rate = value
     except TypeError as error:

@@ -1,6 +1,6 @@
 """The C ABI in ctypes: enums, structs and prototypes of include/horovod/horovod.h, in the header's order and names.
 
-tests/python/single/test_header.py compares everything here with the header and with what a C compiler makes of it.
+tests/python/single/test_header.py compares everything here with the header and with the layout of a C compiler.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class DriverAction(ctypes.Structure):
 class Prototype(NamedTuple):
     result: Any
     arguments: list[Any]
-    blocks: bool = False  # released from the GIL; the others return at once and keep it, which is cheaper
+    blocks: bool = False  # releases the GIL; other functions return at once and keep it, which is cheaper
 
 
 PROTOTYPES: dict[str, Prototype] = {

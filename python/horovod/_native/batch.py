@@ -1,7 +1,7 @@
-"""Requests that are submitted again and again, many at a time: the gradients of a training step.
+"""Requests that are submitted repeatedly, many at a time: the gradients of a training step.
 
-They lie side by side in memory and are described once; a step refreshes only where their data is and hands over a whole
-stretch of them with one call of the library.
+They are contiguous in memory and are described once; a step only updates the addresses of their data and submits a
+whole range of them with one call of the library.
 
 Thread rule: one thread at a time, as for the optimizer that owns it.
 """
@@ -52,7 +52,7 @@ class Batch:
         prescale_factor: float = 1.0,
         postscale_factor: float = 1.0,
     ) -> None:
-        """Say what request `index` is about."""
+        """Describe request `index`."""
         sizes = (c_int64 * len(shape))(*shape)
         encoded = name.encode()
         tensor = Tensor(struct_size=sizeof(Tensor), dtype=dtype, device=HOST_DEVICE, ndim=len(shape), shape=sizes)
@@ -71,7 +71,7 @@ class Batch:
         self._kept[index] = (sizes, encoded)  # copying a struct into an array does not keep what it points to
 
     def point(self, start: int, addresses: Sequence[int]) -> None:
-        """Say where the data of the requests from `start` on is."""
+        """Set the addresses of the data of the requests from `start` on."""
         words = self._words
         place = start * _REQUEST_WORDS
         for address in addresses:
@@ -87,7 +87,7 @@ class Batch:
     def submit(self, start: int, stop: int, wait_follows: bool) -> None:
         """Submit the requests [start, stop), each on its own; a `wait` follows, at once or after other work.
 
-        On failure some may be in flight, as `in_flight` tells; `wait` and `release` them as ever.
+        On failure some may be in flight, see `in_flight`; `wait` for them and `release` them as usual.
         """
         code = self._library.hvd_submit_many(*self._stretch(start, stop, wait_follows))
         if code != _OK:
@@ -104,12 +104,12 @@ class Batch:
         return self._handles[index] != 0
 
     def is_done(self, index: int) -> bool:
-        """Whether request `index` was submitted and has come to its end."""
+        """Whether request `index` was submitted and has ended."""
         handle = self._handles[index]
         return handle != 0 and self._library.hvd_poll(handle) == 1
 
     def wait(self) -> None:
-        """Wait until all that is in flight is done, and raise if one failed. Interruptible: all handles stay."""
+        """Wait until all requests in flight are done, and raise if one failed. Interruptible: all handles stay."""
         hvd_wait_many = self._library.hvd_wait_many
         code = hvd_wait_many(self._handles, self._count, _WAIT_SLICE)
         while code == _TIMED_OUT:
@@ -137,6 +137,6 @@ class Batch:
                 self._handles[index] = handle
 
     def release(self) -> None:
-        """Forget all handles; what is in flight goes on, so its memory must stay."""
+        """Release all handles; requests in flight continue, so their memory must stay."""
         self._library.hvd_release_many(self._handles, self._count)
         memset(self._handles, 0, self._count * _HANDLE_BYTES)

@@ -67,7 +67,7 @@ class Connection:
 
 
 class Acceptor:
-    """Listens from construction on: on the given addresses of this machine, or on all. `port` is the same on each."""
+    """Listens after construction: on the given addresses of this machine, or on all. `port` is the same on each."""
 
     def __init__(self, addresses: Sequence[str], key: bytes) -> None:
         self._pointer: ListenerPointer | None = None
@@ -99,10 +99,9 @@ class Acceptor:
 
 
 def connect(name: str, addresses: Sequence[tuple[str, int]], key: bytes, seconds: float) -> Connection:
-    """Connect to an Acceptor, at the first address where one with this key answers; ConnectionError lists them all.
+    """Connect to an Acceptor with this key, at the first address that answers; ConnectionError lists all addresses.
 
-    `name`: what the other process is called in messages. Addresses that refuse are not tried again; others until
-    `seconds` are over.
+    `name`: the other process in messages. Addresses that refuse are not retried; others are, for `seconds`.
     """
     pointer = ConnectionPointer()
     hosts = (c_char_p * len(addresses))(*(host.encode() for host, _ in addresses))

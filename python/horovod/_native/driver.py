@@ -1,11 +1,11 @@
-"""The driver of an elastic job, for a host that starts the workers itself (Ray, Spark): it decides, the host does.
+"""The driver of an elastic job, for programs (Ray, Spark) that start the workers and carry out its decisions.
 
     driver = Driver(min_np=2, max_np=8)
-    act(driver.hosts_discovered({"node1": 4, "node2": 4}))  # do the actions, in order
+    act(driver.hosts_discovered({"node1": 4, "node2": 4}))  # carry out the actions, in order
     while not driver.finished:
         act(next_event(seconds=driver.next_timer()))  # driver.worker_ready(...), ...; driver.timer() if there was none
 
-The rules are in docs/elastic.md. Events of workers that are gone are fine.
+The rules are in docs/elastic.md. Events of workers that no longer exist are ignored.
 Thread rule: any thread; but actions have to be done in the order in which they were returned.
 """
 
@@ -26,7 +26,7 @@ from horovod._native.library import library, raise_error
 
 @dataclass(frozen=True)
 class StartWorker:
-    """Start a process on this slot of this host; no other living worker has it."""
+    """Start a process on this slot of this host; no other running worker has it."""
 
     worker: int
     host: str
@@ -35,7 +35,7 @@ class StartWorker:
 
 @dataclass(frozen=True)
 class StopWorker:
-    """End the process, politely first; `worker_exited` must follow."""
+    """End the process, first with SIGTERM; `worker_exited` must follow."""
 
     worker: int
 
@@ -51,7 +51,7 @@ class NotifyWorker:
 
 @dataclass(frozen=True)
 class AssignPlace:
-    """The answer to a worker that has asked. All places of a generation come in a row, by rank."""
+    """The answer to a worker that has asked. All places of a generation are consecutive, by rank."""
 
     worker: int
     generation: int
@@ -74,7 +74,7 @@ class LeaveWorker:
 
 @dataclass(frozen=True)
 class Say:
-    """One decision and why, to be logged: 2 is info, 3 a warning."""
+    """One decision with its reason, to be logged: 2 is info, 3 a warning."""
 
     level: int
     text: str
@@ -125,7 +125,7 @@ def _int32(name: str, value: int) -> int:
 
 
 def _positive(name: str, value: float | None) -> Any:
-    """Zero is the library's word for the default, which is None here."""
+    """Zero means the default in the library; here it is None."""
     if value is None:
         return 0
     if not value > 0:
@@ -161,10 +161,10 @@ def _settings(
 
 
 class Driver:
-    """Decides about one elastic job. Every event method returns what is to be done, in order.
+    """Decides about one elastic job. Every event method returns the resulting actions, in order.
 
-    The arguments are horovodrun's options; None is their default. `np` is what the first generation needs (`min_np` if
-    it is None), `seed` that of the chance in the rests of hosts (random if it is None), and `clock` gives seconds that
+    The arguments are horovodrun's options; None is their default. The first generation needs `np` workers (default:
+    `min_np`), `seed` is for the random part of the hosts' rests (default: random), and `clock` returns seconds that
     never go back, at least 0.
     """
 
@@ -182,9 +182,9 @@ class Driver:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pointer = DriverPointer()
-        self._library = library()  # kept, for the end of the interpreter
+        self._library = library()  # kept until the interpreter exits
         self._clock = clock
-        self._lock = threading.Lock()  # from an event to the last of its actions
+        self._lock = threading.Lock()  # held from an event to the last of its actions
         settings = _settings(min_np, max_np, np, reset_limit, elastic_timeout, start_timeout, cooldown_range, seed)
         self._check(self._library.hvd_driver_create(settings, clock(), self._pointer))
 
@@ -195,30 +195,30 @@ class Driver:
     # ---- events
 
     def hosts_discovered(self, hosts: Mapping[str, int]) -> list[Action]:
-        """Take these hosts, with their slots, for all that there are now."""
+        """Set the current hosts and their slots."""
         names = (ctypes.c_char_p * len(hosts))(*(name.encode() for name in hosts))
         slots = (ctypes.c_int32 * len(hosts))(*(_int32(f"slots of {name}", count) for name, count in hosts.items()))
         return self._tell("hosts_discovered", names, slots, len(hosts))
 
     def worker_ready(self, worker: int, lost_rank: int | None = None) -> list[Action]:
-        """Hear that a worker asks for its next place, perhaps because heartbeats of `lost_rank` had stopped."""
+        """Report that a worker asks for its next place, possibly because the heartbeats of `lost_rank` stopped."""
         return self._tell("worker_ready", worker, -1 if lost_rank is None else _int32("lost_rank", lost_rank))
 
     def worker_exited(self, worker: int, code: int) -> list[Action]:
-        """Hear that a worker's process has ended; a negative code is a signal, as in subprocess."""
+        """Report that a worker's process has ended; a negative code is a signal, as in subprocess."""
         _int32("code", code)
         return self._tell("worker_exited", worker, max(code, 0), max(-code, 0))
 
     def worker_leaving(self, worker: int, reason: str) -> list[Action]:
-        """Hear that a worker will go at its next commit, since its machine is taken away."""
+        """Report that a worker will leave at its next commit, because its machine is being taken away."""
         return self._tell("worker_leaving", worker, reason.encode())
 
     def start_failed(self, worker: int, reason: str) -> list[Action]:
-        """Hear that a worker could not be started: there is no process."""
+        """Report that a worker could not be started: there is no process."""
         return self._tell("start_failed", worker, reason.encode())
 
     def host_lost(self, host: str, reason: str) -> list[Action]:
-        """Count all workers of a host as dead; their end need not be told."""
+        """Count all workers of a host as dead; their ends need not be reported."""
         return self._tell("host_lost", host.encode(), reason.encode())
 
     def stop(self, reason: str, exit_code: int = 1) -> list[Action]:
@@ -226,13 +226,13 @@ class Driver:
         return self._tell("stop", reason.encode(), _int32("exit_code", exit_code))
 
     def timer(self) -> list[Action]:
-        """Notice that time has passed; harmless at any moment."""
+        """Report that time has passed; harmless at any time."""
         return self._tell("timer")
 
     # ---- questions
 
     def next_timer(self) -> float | None:
-        """In how many seconds `timer` is to be called if nothing happens before; None: never."""
+        """Seconds until `timer` must be called if there is no earlier event; None: never."""
         seconds = ctypes.c_double()
         with self._lock:
             self._check(self._library.hvd_driver_next_timer(self._pointer, self._clock(), seconds))
@@ -240,7 +240,7 @@ class Driver:
 
     @property
     def waiting_for(self) -> str:
-        """What the job cannot go on without, in words; empty if nothing."""
+        """What the job is waiting for, as text; empty if nothing."""
         with self._lock:
             text: bytes = self._library.hvd_driver_waiting_for(self._pointer)
         return text.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""A worker's line to the launcher of an elastic job: what happens to the hosts, and a word before leaving.
+"""A worker's line to the launcher of an elastic job: changes of the hosts, and a notice before leaving.
 
 Thread rule: any thread. `next_change` blocks without the GIL and is meant for a thread of its own.
 """
@@ -14,7 +14,7 @@ from horovod._native.library import library, raise_error
 
 
 class HostsChange(NamedTuple):
-    """Hosts or slots came or went. `update` is 1 for removed, 2 for added, 3 for both."""
+    """Hosts or slots were added or removed. `update` is 1 for removed, 2 for added, 3 for both."""
 
     timestamp: float
     update: int
@@ -49,7 +49,7 @@ def stop_waiting() -> None:
 
 
 def leave(reason: str) -> None:
-    """Tell the launcher that this process is about to go; the next world is formed without it."""
+    """Tell the launcher that this process is about to leave; the next world is formed without it."""
     code = library().hvd_elastic_leave(reason.encode())
     if code != Code.OK:
         raise_error(code)

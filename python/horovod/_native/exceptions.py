@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a failure comes from: the rank that failed, not those that felt it."""
+    """Where a failure comes from: the rank that failed, not those affected by it."""
 
     rank: int  # of the world; -1: no single rank
     host: str
@@ -20,9 +20,9 @@ class Origin:
 class HorovodInternalError(RuntimeError):
     """A collective failed: ranks disagreed, a peer was lost or Horovod was shut down.
 
-    Elastic training recovers from it: shut down, initialise again and go on from the last commit.
+    Elastic training recovers from it: shut down, initialise again and continue from the last commit.
 
-    `origin` says which rank failed and how, where that is known; else it is None.
+    `origin` says which rank failed and how, if known; else it is None.
     """
 
     def __init__(self, *args: object, origin: Origin | None = None) -> None:
@@ -31,7 +31,7 @@ class HorovodInternalError(RuntimeError):
 
     @property
     def origin_rank(self) -> int | None:
-        """The rank that failed; None if that is not known, or if it is no single rank."""
+        """The rank that failed; None if unknown, or if it is not a single rank."""
         return None if self.origin is None or self.origin.rank < 0 else self.origin.rank
 
 

@@ -62,13 +62,13 @@ def last_error() -> str:
 
 
 def last_failure() -> Origin | None:
-    """Where the calling thread's last failure comes from, if that is known."""
+    """The origin of the calling thread's last failure, if known."""
     failure = Failure(struct_size=ctypes.sizeof(Failure))
     return _origin(failure) if library().hvd_last_failure(ctypes.byref(failure)) else None
 
 
 def world_failure() -> Origin | None:
-    """Where the end of the present world, or the last one, comes from; None: it has not failed."""
+    """The origin of the failure of the current world, or the last one; None: it has not failed."""
     failure = Failure(struct_size=ctypes.sizeof(Failure))
     return _origin(failure) if library().hvd_world_failure(ctypes.byref(failure)) else None
 
@@ -100,12 +100,12 @@ def internal_error() -> HorovodInternalError:
 
 
 def raise_error(code: int) -> NoReturn:
-    """Raise what `code` of a failed operation means, with the library's text."""
+    """Raise the exception for the `code` of a failed operation, with the library's text."""
     raise ValueError(last_error()) if code == Code.INVALID_ARGUMENT else internal_error()
 
 
 def checked(value: int) -> int:
-    """The value of a function that answers questions; ValueError for the negative codes it uses for errors."""
+    """The value of a query function; ValueError for the negative codes that mean errors."""
     if value < 0:
         raise ValueError(NOT_INITIALIZED if value == -Code.NOT_INITIALIZED else last_error())
     return value

@@ -1,6 +1,6 @@
-"""MPI: whether it can be had, where its plugin is, and communicators of mpi4py.
+"""MPI: whether it is available, the path of its plugin, and communicators of mpi4py.
 
-The plugin is what reaches MPI; it is compiled where it is used, by `horovodrun --build-mpi`. mpi4py is imported only
+The plugin connects to MPI; it is compiled on the machine, by `horovodrun --build-mpi`. mpi4py is imported only
 when the script has given one of its communicators.
 """
 
@@ -33,7 +33,7 @@ def is_wanted() -> bool:
 
 
 def built() -> bool:
-    """Whether MPI can be used: its plugin is there, or can be compiled because mpicc is there."""
+    """Whether MPI can be used: its plugin exists, or can be compiled with mpicc."""
     if library().hvd_backend_built(b"mpi"):
         return True
     named = os.environ.get("HOROVOD_MPI_LIBRARY")
@@ -50,12 +50,12 @@ def _mpicc() -> str | None:
 
 
 def is_communicator(thing: Any, purpose: str) -> bool:
-    """Whether it is a communicator of mpi4py; ValueError, which begins with `purpose`, if it is no sequence either."""
+    """Whether it is a communicator of mpi4py. If it is not even a sequence: ValueError that begins with `purpose`."""
     if thing is None or isinstance(thing, Iterable):
         return False
     if not built():
         raise ValueError(
-            f"{purpose} a sequence of ranks, not {thing!r}; or a communicator of MPI, which is not there: install it "
+            f"{purpose} a sequence of ranks, not {thing!r}; or a communicator of MPI, which is missing: install it "
             "(Debian: openmpi-bin libopenmpi-dev, or mpich libmpich-dev; conda: openmpi, or mpich)"
         )
     mpi4py = _mpi4py()
@@ -68,15 +68,15 @@ def use(comm: Any = None, ranks: Sequence[int] = ()) -> None:
     """Take the next world from MPI: that of the communicator, or of these ranks of MPI_COMM_WORLD, or all of it."""
     _load()
     if comm is not None and comm == _required().COMM_NULL:
-        raise ValueError("comm is MPI.COMM_NULL: this process is in no world of it")
+        raise ValueError("comm is MPI.COMM_NULL: this process is not in its world")
     address = None if comm is None else _required()._addressof(comm)
     _check(library().hvd_mpi_use(address, (c_int32 * len(ranks))(*ranks), len(ranks)))
 
 
 def offer(ranks: Sequence[int]) -> bool:
-    """Let the next world meet over MPI where mpirun, mpiexec or srun --mpi has started it; whether this rank can.
+    """Use MPI for the next world if mpirun, mpiexec or srun --mpi started it; returns whether this rank can.
 
-    One host does without MPI unless all its ranks can use it; several hosts have no other place to meet.
+    On one host MPI is used only if all ranks can use it; several hosts have no other rendezvous.
     """
     hosts = library().hvd_mpi_expected()
     if not hosts:
@@ -94,7 +94,7 @@ def offer(ranks: Sequence[int]) -> bool:
     elif obstacle:
         raise ValueError(
             f"the ranks of several hosts that mpirun or srun has started meet over MPI, but {obstacle}\n"
-            "Where there is no MPI to be had, start the job with horovodrun, or export where the ranks meet "
+            "If MPI is not available, start the job with horovodrun, or export the address of the rendezvous "
             "(HOROVOD_GLOO_RENDEZVOUS_ADDR, HOROVOD_GLOO_RENDEZVOUS_PORT and _HOROVOD_SECRET_KEY)"
         )
     else:
@@ -103,7 +103,7 @@ def offer(ranks: Sequence[int]) -> bool:
 
 
 def obstacle() -> str:
-    """Why the present world does not use MPI, where it was started by an MPI; otherwise nothing."""
+    """Why the current world does not use MPI although an MPI started it; otherwise None."""
     return os.fsdecode(library().hvd_mpi_obstacle())
 
 
@@ -132,7 +132,7 @@ def _load() -> None:
 
 
 def _plugin() -> str:
-    """Where the plugin is: HOROVOD_MPI_LIBRARY, or what horovodrun has compiled, now or before."""
+    """The path of the plugin: HOROVOD_MPI_LIBRARY, or the one that horovodrun has compiled, now or earlier."""
     named = os.environ.get("HOROVOD_MPI_LIBRARY")
     if named:
         return named
@@ -151,7 +151,7 @@ def _plugin() -> str:
 
 
 def _check_connection() -> None:
-    """MPICH's mpirun and srun --mpi=pmi2 speak to MPI through a descriptor; without it, MPI would end the process."""
+    """mpirun of MPICH and srun --mpi=pmi2 communicate with MPI through a descriptor; without it, MPI exits."""
     number = os.environ.get("PMI_FD", "")
     if not number.isdecimal() or library().hvd_backend_built(b"mpi"):
         return
@@ -168,7 +168,7 @@ def _check_connection() -> None:
 
 
 def _compare_launcher() -> None:
-    """Under the mpirun of another MPI, MPI_Init ends the process or makes a world of one."""
+    """Under the mpirun of another MPI, MPI_Init ends the process or creates a world of one."""
     version = library().hvd_mpi_version().decode()
     is_open = version.startswith(("Open MPI", "IBM Spectrum MPI"))
     by_open = bool(os.environ.get("OMPI_COMM_WORLD_RANK")) or not os.environ.get("PMI_RANK")
@@ -181,7 +181,7 @@ def _compare_launcher() -> None:
 
 
 def _compare_versions() -> None:
-    """Two MPIs in one process know nothing of each other: handles of one would crash the other."""
+    """Two MPIs in one process are incompatible: handles of one would crash the other."""
     mpi4py = _mpi4py() if "mpi4py" in sys.modules else None
     if mpi4py is None:
         return

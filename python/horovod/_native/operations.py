@@ -1,5 +1,5 @@
-"""Submitting and finishing operations. The few microseconds spent here are paid by every collective, so what repeats
-(a request's fixed part, option structs) is made once.
+"""Submitting and finishing operations. The few microseconds spent here add to every collective, so repeated data
+(a request's fixed part, option structs) is created once.
 
 Thread rule: any thread, as for the C ABI.
 """
@@ -41,7 +41,7 @@ _WAIT_FOLLOWS = byref(SubmitOptions(struct_size=sizeof(SubmitOptions), wait_foll
 
 
 class TensorView:
-    """Where a tensor's elements are and what they are. `owner` keeps the memory alive."""
+    """The address and type of a tensor's elements. `owner` keeps the memory alive."""
 
     __slots__ = ("data", "device", "dtype", "owner", "ready_event", "shape", "stream")
 
@@ -65,7 +65,7 @@ class TensorView:
 
     @property
     def place(self) -> object:
-        """What the tensors of one group have in common: the device where the user sees them."""
+        """The common device of the tensors of one group, as the user sees it."""
         return self.device
 
 
@@ -76,7 +76,7 @@ class _Template:
 
     def __init__(self, request: Request, shape: ctypes.Array[c_int64]) -> None:
         self.bytes = bytes(request)
-        self.shape = shape  # the bytes point here
+        self.shape = shape  # the bytes refer to this
 
 
 @lru_cache(maxsize=4096)
@@ -168,10 +168,10 @@ def make_signal(kind: Kind, name: str, process_set: int = WORLD_SET, device: int
 def submit(
     requests: Sequence[Request], wait_follows: bool, memory: object = None, outputs: Outputs | None = None
 ) -> int:
-    """Hand over one request, or a group, and return the engine's handle.
+    """Submit one request, or a group, and return the engine's handle.
 
-    `memory` is what the requests point to. It stays alive if an exception, such as an interrupt, keeps the handle from
-    the caller after the engine has taken the requests.
+    `memory`: everything that the requests refer to. It stays alive if an exception, such as an interrupt, prevents the
+    return of the handle after the engine has accepted the requests.
     """
     handle = Handle()
     count = len(requests)
@@ -194,7 +194,7 @@ _left: dict[int, object] = {}  # memory of operations in flight that no caller w
 
 
 def keep(handle: int, memory: object) -> None:
-    """Keep the memory of an operation in flight whose handle is about to be lost, until the operation is over."""
+    """Keep the memory of an operation in flight whose handle is about to be dropped, until the operation is over."""
     for other in list(_left):
         if is_over(other):
             release(other)
@@ -228,7 +228,7 @@ def wait_on_stream(handle: int, stream: int) -> None:
 
 
 def device_accepts(kind: int, dtype: int, reduce_op: int) -> bool:
-    """Whether tensors of an accelerator are taken as they are; otherwise they have to be in host memory."""
+    """Whether the engine accepts tensors on an accelerator; otherwise they must be in host memory."""
     return bool(library().hvd_device_accepts(kind, dtype, reduce_op) > 0)
 
 
@@ -251,14 +251,14 @@ def is_done(handle: int) -> bool:
 
 
 def release(handle: int) -> None:
-    """Forget the handle."""
+    """Release the handle."""
     library().hvd_release(handle)
 
 
 class EngineMemory:
-    """Memory the engine allocated for a result, given back when the last user is gone.
+    """Memory that the engine allocated for a result, freed with its last user.
 
-    `__array_interface__` shows it as bytes, so that NumPy and whatever reads that protocol can use it without a copy.
+    `__array_interface__` presents it as bytes, so NumPy and other readers of that protocol can use it without a copy.
     """
 
     __slots__ = ("__weakref__", "_free", "address", "device", "dtype", "shape", "size_in_bytes")

@@ -1,4 +1,4 @@
-"""Finds the program `horovodrun`, which is native and lies beside this package."""
+"""Finds the program `horovodrun`, which is native and part of this package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME = "horovodrun"
 
 @functools.cache
 def find() -> str:
-    """The path of horovodrun: HOROVODRUN, or beside this package; FileNotFoundError when it is not there."""
+    """The path of horovodrun: HOROVODRUN, or next to this package; FileNotFoundError if it does not exist."""
     for path in _places():
         if _is_native(path):
             return str(path)
@@ -42,7 +42,7 @@ def _places() -> Iterator[Path]:
 
 
 def _is_native(path: Path) -> bool:
-    """Whether it is the program, and not a script that would lead back to this module."""
+    """Whether it is the program, and not a script that calls this module."""
     try:
         with path.open("rb") as file:
             return file.read(4) == b"\x7fELF" and os.access(path, os.X_OK)

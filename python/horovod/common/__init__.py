@@ -1,1 +1,1 @@
-"""The parts of Horovod that know no framework."""
+"""The parts of Horovod that are independent of frameworks."""

@@ -1,4 +1,4 @@
-"""Starting and ending Horovod, and asking where this process stands."""
+"""Starting and ending Horovod, and the ranks of this process."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ endings.install()
 class HorovodBasics:
     """The functions every framework's package offers. All state is in the library, so every instance is the same.
 
-    The arguments once named a framework's own extension; there is one library now, so they are not used.
+    The arguments used to name a framework's extension; there is now one library, so they are ignored.
     """
 
     def __init__(self, pkg_path: str = "", *args: str) -> None:
         library()
 
     def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-        """Form the world of all processes of the job. Does nothing but bind `process_sets` when already initialised.
+        """Form the world of all processes of the job. If already initialised, it only binds `process_sets`.
 
         `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is a
         communicator of mpi4py, whose processes form the world; or, where MPI is the controller, a list of ranks of
         MPI_COMM_WORLD; otherwise such a list is not used. In an elastic job this process may be told that there is
-        no place for it any more: then SystemExit ends it with exit code 0.
+        no longer a place for it: then SystemExit ends it with exit code 0.
         """
         world = comm if mpi.is_communicator(comm, "comm must be") else None
         wanted, by_communicators = sets.with_ranks(_static_sets(process_sets), world, not self.is_initialized())
@@ -119,15 +119,15 @@ class HorovodBasics:
         return bool(library().hvd_mpi_threads_supported())
 
     def mpi_enabled(self) -> bool:
-        """Return whether the processes of this world have met over MPI, or their data go there."""
+        """Return whether the processes of this world met over MPI, or MPI moves their data."""
         return bool(library().hvd_mpi_enabled())
 
     def gloo_enabled(self) -> bool:
-        """Return whether the data of this world go without MPI, through the built-in transport."""
+        """Return whether the built-in transport, not MPI, moves the data of this world."""
         return bool(library().hvd_gloo_enabled())
 
     def mpi_built(self) -> bool:
-        """Return whether MPI can be used: Horovod's plugin for it is there, or mpicc is, which compiles it."""
+        """Return whether MPI can be used: Horovod's plugin for it exists, or mpicc, which compiles it, does."""
         return mpi.built()
 
     def gloo_built(self) -> bool:
@@ -135,11 +135,11 @@ class HorovodBasics:
         return bool(library().hvd_backend_built(b"gloo"))
 
     def nccl_built(self) -> int:
-        """Return the version code of NCCL, such as 21805, or 0 when it is not there."""
+        """Return the version code of NCCL, such as 21805, or 0 if it is not installed."""
         return int(library().hvd_backend_built(b"nccl"))
 
     def cuda_built(self) -> bool:
-        """Return whether the library of the CUDA driver is there."""
+        """Return whether the library of the CUDA driver is installed."""
         return bool(library().hvd_backend_built(b"cuda"))
 
     def ddl_built(self) -> bool:
@@ -151,7 +151,7 @@ class HorovodBasics:
         return False
 
     def rocm_built(self) -> bool:
-        """Return whether the libraries of AMD's ROCm are there, and those of CUDA are not."""
+        """Return whether the libraries of AMD's ROCm are installed, and those of CUDA are not."""
         return bool(library().hvd_backend_built(b"rocm"))
 
 
@@ -169,7 +169,7 @@ def _static_sets(process_sets: Sequence[ProcessSet] | str | None) -> list[Proces
 def _world_ranks(some: Sequence[int] | None) -> Sequence[int]:
     """The ranks of the world about to be formed, of `some` processes or of all; the launcher tells how many.
 
-    Unknown where hosts come and go.
+    Unknown in elastic jobs.
     """
     if elastic.is_worker():
         return ()
@@ -178,7 +178,7 @@ def _world_ranks(some: Sequence[int] | None) -> Sequence[int]:
     try:
         return range(len(some) if some else int(told))
     except ValueError:
-        return ()  # the library says what is wrong with it
+        return ()  # the library reports the error
 
 
 _forming = threading.Lock()
@@ -188,7 +188,7 @@ def _form_world(static_sets: list[tuple[int, ...]]) -> None:
     with _forming:
         is_formed = library().hvd_is_initialized
         if is_formed():
-            return  # another thread has done it meanwhile
+            return  # another thread has already done it
         with handles.new_world(is_formed):
             _meet(static_sets)
         endings.begin_world()
@@ -213,7 +213,7 @@ def _meet(static_sets: list[tuple[int, ...]]) -> None:
 
 
 def _publish_place() -> None:
-    """Set the variables that say which rank this is: in an elastic job they are known only now."""
+    """Set the variables with this process's rank: in an elastic job it is known only now."""
     place = HorovodBasics()
     os.environ["HOROVOD_RANK"] = str(place.rank())
     os.environ["HOROVOD_SIZE"] = str(place.size())
@@ -251,4 +251,4 @@ def _end() -> None:
     endings.let_the_cause_end_first()
     for call in _after_end:
         call()
-    library().hvd_mpi_end(int(endings.uncaught() is not None))  # MPI would wait for ranks that fail, too
+    library().hvd_mpi_end(int(endings.uncaught() is not None))  # MPI would wait even for ranks that fail

@@ -1,10 +1,9 @@
-"""Why this process ends: told to the other ranks and to the launcher, so that both can name the rank that failed.
+"""Why this process ends: reported to the other ranks and the launcher, so both can name the rank that failed.
 
-An uncaught exception is found in `sys.last_value` when the program ends, because any code may replace
-`sys.excepthook`. The hook that is installed here only prints: if a rank fails because of another one, it leaves out the
-frames inside Horovod.
+An uncaught exception is found in `sys.last_value` when the program ends, because any code may replace `sys.excepthook`.
+The hook installed here only prints: if a rank fails because of another one, it omits the frames inside Horovod.
 
-Thread rule: `install` and `report` run in the main thread; exceptions of other threads are noted by those.
+Thread rule: `install` and `report` run in the main thread; other threads record their own exceptions.
 """
 
 from __future__ import annotations
@@ -37,25 +36,26 @@ _LOOK_AGAIN = 0.01
 
 
 class _Ending:
-    pid = os.getpid()  # of the process that is the rank; children that it forks are not
+    pid = os.getpid()  # of the process that is the rank; forked children are not
     reported = False
-    caught: BaseException | None = None  # what ends this process although it was caught
+    caught: BaseException | None = None  # the exception that ends this process although it was caught
     in_thread: tuple[BaseException, str] | None = None  # the last exception that ended a thread, and the thread's name
 
 
 @functools.cache
 def install() -> None:
-    """Have the end of this process reported, and tracebacks shortened where they only follow from another rank's."""
+    """Report the end of this process, and shorten tracebacks that only follow from another rank's failure."""
     _chain_excepthook()
     _chain_thread_hook()
     _show_crashes()
     with contextlib.suppress(ImportError):  # the import of its user reports it
-        library().hvd_is_initialized()  # takes the pipe to the launcher from the programs that this one may execute
+        # opens the pipe to the launcher, so that programs executed by this one do not inherit it
+        library().hvd_is_initialized()
     atexit.register(report)  # for processes that end before they are in a world
 
 
 def begin_world() -> None:
-    """A world has formed: what was felt of the one before is over, and this process is a rank of it."""
+    """A world has formed: failures of the previous one are obsolete, and this process is now a rank."""
     Felt.origin = None
     if _Ending.pid != os.getpid():
         _Ending.pid, _Ending.reported = os.getpid(), False
@@ -75,18 +75,18 @@ def cause_of(error: BaseException) -> Origin | None:
             origin = link.origin or world_failure()
             return None if origin is None or origin.is_own else origin
         link, seen = link.__cause__ or (None if link.__suppress_context__ else link.__context__), seen + 1
-    if type(error).__module__ == "tensorflow.python.framework.errors_impl":  # what our operations end with there
+    if type(error).__module__ == "tensorflow.python.framework.errors_impl":  # the errors of our operations there
         origin = world_failure()
         return None if origin is None or origin.is_own else origin
     return None
 
 
 def report() -> None:
-    """Say why this process ends. Runs before the shutdown that tells the other ranks; once."""
+    """Report why this process ends. Runs once, before the shutdown that notifies the other ranks."""
     if _Ending.reported or os.getpid() != _Ending.pid:
         return
     _Ending.reported = True
-    with contextlib.suppress(Exception):  # a program that ends must not fail for what is said about it
+    with contextlib.suppress(Exception):  # reporting must not make a program fail
         library().hvd_report_end(byref(_failure()))
 
 
@@ -99,7 +99,7 @@ def uncaught() -> BaseException | None:
 def let_the_cause_end_first() -> None:
     """Give the rank that failed a moment to end before this one, which ends because of it.
 
-    mpirun and its like name the process that ended first. horovodrun does not need this: it hears from all of them.
+    mpirun and similar programs name the process that ended first. horovodrun has reports of all ranks instead.
     """
     error = uncaught()
     origin = Felt.origin if error is None else cause_of(error)
@@ -178,7 +178,7 @@ def _show_crashes() -> None:
     """Print Python stacks if native code crashes. HOROVOD_CRASH_STACKS=0 switches it off."""
     if faulthandler.is_enabled() or os.environ.get("HOROVOD_CRASH_STACKS", "1") == "0":
         return
-    with contextlib.suppress(Exception):  # stderr may be closed, or no file
+    with contextlib.suppress(Exception):  # stderr may be closed, or not a file
         faulthandler.enable(file=sys.stderr, all_threads=True)
 
 
@@ -214,7 +214,7 @@ def _wants_everything() -> bool:
 
 
 def short_traceback(error: BaseException, trace: TracebackType | None) -> str:
-    """The user's last frame and the error, if it only follows from another rank's failure; else nothing."""
+    """The user's last frame and the error, if it only follows from another rank's failure; else None."""
     if _wants_everything():
         return ""
     alone = error.__cause__ is None and (error.__context__ is None or error.__suppress_context__)
@@ -227,7 +227,7 @@ def short_traceback(error: BaseException, trace: TracebackType | None) -> str:
     lines = [
         "Traceback (most recent call last):\n",
         *traceback.format_list([shown]),
-        f"  [{len(frames) - 1} other frames are left out; HOROVOD_LOG_LEVEL=debug shows them]\n",
+        f"  [{len(frames) - 1} other frames are omitted; HOROVOD_LOG_LEVEL=debug shows them]\n",
         *traceback.format_exception_only(type(error), error),
     ]
     return "".join(lines)
@@ -241,6 +241,6 @@ def _library_folders() -> tuple[str, ...]:
 
 
 def _is_users(filename: str) -> bool:
-    """Whether a file is part of the program, and of no package or of Python itself."""
+    """Whether a file is part of the program, not of a package or of Python itself."""
     installed = {"site-packages", "dist-packages"} & set(Path(filename).parts)  # also of another environment
     return not installed and not filename.startswith((*_library_folders(), "<frozen"))

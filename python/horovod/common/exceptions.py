@@ -6,9 +6,9 @@ from horovod._native.exceptions import HorovodInternalError, Origin
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Hosts came or went, so elastic training has to form a new world.
+    """Hosts were added or removed, so elastic training must form a new world.
 
-    `skip_sync` is True when hosts only left: the remaining workers' states are still equal.
+    `skip_sync` is True if hosts were only removed: the remaining workers' states are still equal.
     """
 
     def __init__(self, skip_sync: bool) -> None:
@@ -17,7 +17,7 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 class WorkerRemoved(SystemExit):
-    """An elastic job has no place for this process any more. It ends with exit code 0."""
+    """An elastic job no longer has a place for this process. It ends with exit code 0."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(0)

@@ -1,4 +1,4 @@
-"""The names that the packages of all frameworks have in common: each imports them from here with `*`."""
+"""Names shared by the packages of all frameworks: each imports them from here with `*`."""
 
 from horovod._generic.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod._generic.reduce_ops import Adasum, Average, Max, Min, Product, Sum

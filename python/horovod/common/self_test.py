@@ -1,6 +1,6 @@
-"""Tries once per version of a framework, in a process of its own, whether Horovod's native half works with it.
+"""Tests once per version of a framework, in a separate process, whether Horovod's native part works with it.
 
-Should a future version keep its data differently, that process crashes, not the user's. What came out is kept in the
+If a future version lays out its data differently, that process crashes, not the user's. The result is kept in the
 user's cache folder.
 """
 
@@ -22,7 +22,7 @@ _PATIENCE = 300.0  # seconds, for importing a framework on a busy machine
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """The ranks of a host try one after the other, so that the second finds what the first has found out."""
+    """The ranks of a host run it one after another, so that the second finds the result of the first."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -31,7 +31,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SelfTest:
-    """A script that prints "loaded" once the framework and the library are there, then PASSED or what is wrong.
+    """A script that prints "loaded" once the framework and the library are loaded, then PASSED or the error.
 
     Its arguments are the path of the library and then `sys.path`.
     """
@@ -42,7 +42,7 @@ class SelfTest:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def result(self) -> str:
-        """Return what is wrong, PASSED if nothing is, or an empty text if that cannot be found out."""
+        """Return the error, PASSED on success, or an empty text if it cannot be determined."""
         try:
             path = self._cache_file()
             if path.exists():
@@ -51,7 +51,7 @@ class SelfTest:
                 if not path.exists() and (found := self.run()):
                     path.write_text(found)
                 return path.read_text() if path.exists() else ""
-        except (OSError, RuntimeError):  # no home, or one that cannot be written: the library checks what it can
+        except (OSError, RuntimeError):  # no home, or not writable: the library checks what it can
             return ""
 
     def run(self) -> str:

@@ -1,4 +1,4 @@
-"""Small functions that scripts and other packages import. Questions about the build are answered by the one library."""
+"""Small functions that scripts and other packages import. Queries about the build use the one library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) 
 
 
 def check_installed_version(name: str, version: str, exception: Exception | None = None) -> None:
-    """Raise `exception`, if given. The library is not made for a version of any framework, so none can mismatch."""
+    """Raise `exception`, if given. The library does not depend on a framework's version, so none can mismatch."""
     if exception is not None:
         raise exception
 
@@ -46,13 +46,13 @@ def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 @_cache
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Return whether the framework's GPU tensors can be used: it is installed, and the CUDA runtime is there."""
+    """Return whether the framework's GPU tensors can be used: it is installed, and the CUDA runtime is available."""
     return extension_available(ext_base_name, verbose) and bool(_ask(HorovodBasics.cuda_built, verbose))
 
 
 @_cache
 def mpi_built(verbose: bool = False) -> bool | None:
-    """Return whether the MPI backend is there; None if Horovod's library does not load, as below."""
+    """Return whether the MPI backend is available; None if Horovod's library does not load, as below."""
     return _ask(HorovodBasics.mpi_built, verbose)
 
 
@@ -70,13 +70,13 @@ def nccl_built(verbose: bool = False) -> int | None:
 
 @_cache
 def ddl_built(verbose: bool = False) -> bool | None:
-    """Return whether IBM's DDL is there."""
+    """Return whether IBM's DDL is available."""
     return _ask(HorovodBasics.ddl_built, verbose)
 
 
 @_cache
 def ccl_built(verbose: bool = False) -> bool | None:
-    """Return whether Intel's oneCCL is there."""
+    """Return whether Intel's oneCCL is available."""
     return _ask(HorovodBasics.ccl_built, verbose)
 
 

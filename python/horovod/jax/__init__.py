@@ -4,7 +4,7 @@ After `import horovod.jax as hvd` and `hvd.init()`, take gradients with `hvd.val
 optax in `hvd.DistributedOptimizer`, and start with `params = hvd.broadcast_parameters(params, root_rank=0)`. All verbs
 work on arrays and on pytrees, inside and outside of `jit`.
 
-What needs optax or Flax is loaded when it is first used.
+Parts that need optax or Flax are loaded on first use.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What a collective is told besides arrays: the same description for one that runs now and for one that is compiled.
+"""The parameters of a collective besides arrays: the same for one that runs now and for a compiled one.
 
 Thread rule: plain data.
 """
@@ -22,8 +22,8 @@ class Call:
 
     kind: Kind
     verb: str
-    names: tuple[str, ...]  # on the wire, one per array
-    groups: tuple[int, ...]  # how many arrays belong together, in order
+    names: tuple[str, ...]  # in the negotiation, one per array
+    groups: tuple[int, ...]  # number of arrays in each group, in order
     op: int = 0
     prescale_factor: float = 1.0
     postscale_factor: float = 1.0
@@ -32,7 +32,7 @@ class Call:
     splits: tuple[int, ...] = ()  # alltoall
     received: tuple[int, ...] = ()  # alltoall with splits, compiled: the rows from each rank
     gathered: tuple[int, ...] = ()  # allgather, compiled: the rows of each result, if ranks have different numbers
-    ranks: int = 0  # of the set, and this one's place in it; only where results depend on them
+    ranks: int = 0  # of the set, and this one's rank in it; only if results depend on them
     rank: int = 0
 
     def result_shapes(self, shapes: Sequence[Shape]) -> list[Shape]:
@@ -57,7 +57,7 @@ class Call:
 
 
 def rows_of_rank(rows: int, ranks: int, rank: int) -> tuple[int, int]:
-    """Which rows reducescatter gives to a rank: the first, and how many. The first ranks get the rows that are left."""
+    """The rows of a rank in reducescatter: the first, and their number. The first ranks get the remaining rows."""
     each, more = divmod(rows, ranks)
     return rank * each + min(rank, more), each + (rank < more)
 

@@ -58,13 +58,13 @@ class CustomCalls:
         handles.when_restarted(self.forget)
 
     def forget(self) -> None:
-        """A new world has been formed: what was started in the last one will not be asked for."""
+        """A new world has been formed: operations started in the last one will not be finished."""
         self._library.hvd_jax_forget_started()
 
 
 @functools.cache
 def custom_calls() -> CustomCalls | None:
-    """The library; None where callbacks take its place."""
+    """The library; None if callbacks replace it."""
     if os.environ.get("HOROVOD_JAX_FALLBACK", "0") not in ("", "0"):
         return None
     try:
@@ -73,12 +73,12 @@ def custom_calls() -> CustomCalls | None:
             raise ImportError(f"Horovod's custom calls do not work with jaxlib {jaxlib.version.__version__}: {found}")
         return CustomCalls()
     except (ImportError, OSError) as error:
-        warnings.warn(f"{error}; slower callbacks to Python are used in their place", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{error}; using slower callbacks to Python instead", RuntimeWarning, stacklevel=2)
         return None
 
 
 def run(call: Call, arrays: Sequence[Any]) -> list[Any]:
-    """Run the collective, now if the arrays are there, else when the traced function runs."""
+    """Run the collective, now if the arrays are concrete, else when the traced function runs."""
     results: list[Any] = collective_p.bind(*arrays, call=call)
     return results
 
@@ -97,8 +97,8 @@ collective_p.def_abstract_eval(_results)
 
 
 def _check_one_device(context: Any, call: Call) -> None:
-    """ValueError for a program on several devices, each of which would run the collective, under one name."""
-    where = getattr(context.module_context, "axis_context", None)  # a part of JAX that may move
+    """ValueError for a program on several devices, each of which would run the collective under the same name."""
+    where = getattr(context.module_context, "axis_context", None)  # an internal part of JAX that may move
     devices = getattr(where, "num_devices", None) or getattr(getattr(where, "mesh", None), "size", None)
     if isinstance(devices, int) and devices > 1:
         raise ValueError(

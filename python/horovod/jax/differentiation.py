@@ -25,7 +25,7 @@ def run(call: Call, *arrays: Any) -> list[Any]:
 
 
 def _forward(call: Call, *arrays: Any) -> tuple[list[Any], Any]:
-    # Only the number of rows is needed later: arrays without elements carry it.
+    # Only the number of rows is needed later: it is kept in arrays without elements.
     rows = [jnp.zeros((each.shape[0] if each.ndim else 0, 0), jnp.int8) for each in arrays]
     return compiled.run(call, arrays), rows
 
@@ -60,7 +60,7 @@ def _average(call: Call, gradients: list[Any]) -> list[Any]:
 def _of_broadcast(call: Call, gradients: list[Any], _: list[int]) -> list[Any]:
     averages = _average(call, gradients)
     compiled_for.note()
-    # Not zeros_like: then JAX would drop the allreduce as unused, which the other ranks wait in.
+    # Not zeros_like: then JAX would drop the allreduce as unused, while other ranks wait in it.
     return averages if _basics.rank() == call.root_rank else [each * 0 for each in averages]
 
 

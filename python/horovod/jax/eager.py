@@ -1,4 +1,4 @@
-"""Collectives on arrays that are there: not within a function that is traced. Results of any size.
+"""Collectives on concrete arrays, outside traced functions. Results of any size.
 
 The engine reads JAX's memory and writes into new memory, which becomes the result without a copy. Arrays on other
 devices, or on several, are copied to host memory and back.
@@ -25,7 +25,7 @@ from horovod.jax.types import code_of
 
 Host = np.ndarray[Any, Any]
 
-_ALIGNMENT = 64  # what XLA needs to use memory without a copy
+_ALIGNMENT = 64  # required by XLA to use memory without a copy
 
 
 def submit(call: Call, arrays: Sequence[Any], wait_follows: bool) -> Pending:

@@ -1,4 +1,4 @@
-"""Elastic training: go on when hosts come and go. `JaxState` is what survives, `run` the loop around the training."""
+"""Elastic training: continue when hosts come and go. `JaxState` is the state, `run` the loop around training."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _form_new_world() -> None:
 
 @dataclass(frozen=True)
 class _Place:
-    """Stands for an array in a pytree that is pickled."""
+    """A placeholder for an array in a pickled pytree."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -49,10 +49,10 @@ class _Place:
 
 
 class JaxState(ObjectState):
-    """State of a training: every argument becomes an attribute, such as `params`, `opt_state`, `key` or `epoch`.
+    """State of a training job: every argument becomes an attribute, such as `params`, `opt_state`, `key` or `epoch`.
 
     Values are pytrees. A commit keeps references to their arrays, which are immutable, and copies nothing. So steps
-    must not donate what the state holds. What has a `state_dict` (ElasticSampler) is saved by that.
+    must not donate arrays of the state. Objects with a `state_dict` (ElasticSampler) are saved with it.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -65,7 +65,7 @@ class JaxState(ObjectState):
         self.save()
 
     def save(self) -> None:
-        """Keep the present values. Arrays are waited for: what failed must not become part of a commit."""
+        """Save the current values. Waits for arrays: failed ones must not become part of a commit."""
         values = {name: getattr(self, name) for name in self._saved_state}
         refuse_pieces(values, "JaxState")
         jax.block_until_ready([leaf for leaf in jax.tree.leaves(values) if isinstance(leaf, jax.Array)])
@@ -77,17 +77,17 @@ class JaxState(ObjectState):
         try:
             super().check_host_updates()
         except HostsUpdatedInterrupt:
-            wait_for_programs()  # all ranks have started the same: let it be done before the world ends
+            wait_for_programs()  # all ranks have started the same programs: let them finish before the world ends
             raise
 
     def restore(self) -> None:
-        """Go back to the values last saved."""
+        """Restore the last saved values."""
         for name, saved in self._tracked_saved.items():
             self._tracked[name].load_state_dict(saved)
         self._assign_copies()
 
     def sync(self) -> None:
-        """Take over the values of the rank `sync_root`: the rest pickled, arrays as they are. Collective."""
+        """Copy the values of the rank `sync_root`: arrays directly, the rest pickled. Collective."""
         values = {name: getattr(self, name) for name in self._saved_state}
         tracked = {name: value.state_dict() for name, value in self._tracked.items()}
         own, structure = jax.tree.flatten(values)
@@ -114,10 +114,10 @@ class JaxState(ObjectState):
         return {"leaves": plain, "places": places, "structure": str(structure), "tracked": self._tracked_saved}
 
     def load_durable_values(self, values: Any) -> None:
-        """Take over the values of a file; ValueError if they are of another structure than those of this state."""
+        """Use the values of a file; ValueError if their structure differs from that of this state."""
         structure = jax.tree.structure(self._saved_state)
         if values["structure"] != str(structure):
-            raise ValueError("the file holds a state of another structure")
+            raise ValueError("the state in the file has another structure")
         leaves = [
             leaf if place is None else _wrapped(jnp.asarray(leaf), place)
             for leaf, place in zip(values["leaves"], values["places"], strict=True)

@@ -1,4 +1,4 @@
-"""The end of a world with compiled collectives. JAX runs programs in the background: a script may be at its end while
+"""The end of a world with compiled collectives. JAX runs programs in the background: a script may reach its end while
 steps that other ranks wait in have not run. So the shutdown waits for them, unless an exception ends the script.
 """
 
@@ -17,7 +17,7 @@ from horovod.common.names import _basics
 
 
 def init(comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-    """Form the world of all processes of the job. Does nothing but bind `process_sets` when already initialised.
+    """Form the world of all processes of the job. If already initialised, it only binds `process_sets`.
 
     `process_sets` is a list that is the same on all ranks, or "dynamic" to allow `add_process_set`. `comm` is a
     communicator of mpi4py, whose processes form the world; or, where MPI is the controller, a list of ranks of
@@ -37,7 +37,7 @@ def shutdown() -> None:
 
 
 def wait_for_programs() -> None:
-    """Wait until all programs that this thread has started have run: JAX runs them in order, so one more tells."""
+    """Wait until all programs that this thread has started have run: JAX runs them in order, so wait for one more."""
     jax.block_until_ready(jnp.zeros(()) + 1)
 
 

@@ -11,13 +11,13 @@ from horovod._native.exceptions import HorovodInternalError
 from horovod._native.library import Felt, world_failure
 
 MARK = "horovod.jax: "  # src/adapters/jax/library.cc and fallback.py put it before their texts
-MARK_OF_ARGUMENTS = f"{MARK}invalid argument: "  # only where XLA's code does not say so
+MARK_OF_ARGUMENTS = f"{MARK}invalid argument: "  # only if XLA's code does not say so
 
 
 def as_horovod_error(error: BaseException) -> Exception | None:
-    """What a failed collective raises outside compiled functions; None if this is no error of Horovod."""
+    """The exception that a failed collective raises outside compiled functions; None for other errors."""
     text = str(error)
-    if MARK not in text:  # of whatever class: JAX raises ValueError for an input that a failed program was to give
+    if MARK not in text:  # any class: JAX raises ValueError for an input from a failed program
         return None
     own = text[text.index(MARK) + len(MARK) :].strip()
     if text.startswith("INVALID_ARGUMENT") or own.startswith("invalid argument: "):

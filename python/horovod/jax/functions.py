@@ -1,4 +1,4 @@
-"""Giving all ranks the same start: parameters, states of optimizers and random keys."""
+"""The same initial state on all ranks: parameters, states of optimizers and random keys."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from horovod.jax.world import rank
 def broadcast_parameters(
     params: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Return the pytree of `root_rank`; all ranks need the same structure. Arrays are immutable: use what is returned.
+    """Return the pytree of `root_rank`; all ranks need the same structure. Arrays are immutable: use the result.
 
-    For parameters of any library and states of optax. Leaves that are no numbers (functions) stay as they are.
+    For parameters of any library and states of optax. Leaves that are not numbers (functions) are unchanged.
     """
     refuse_pieces(params, "broadcast_parameters")
     leaves, structure = jax.tree.flatten(params)
@@ -36,7 +36,7 @@ broadcast_optimizer_state = broadcast_parameters
 
 
 def fold_in_rank(key: Any) -> Any:
-    """Return a random key of this rank's own, made of one that all ranks have: for dropout or augmentation.
+    """Return a random key for this rank, derived from a common one: for dropout or augmentation.
 
     In a compiled function it is compiled again when the rank changes. Use the common key to initialise parameters.
     """

@@ -42,18 +42,16 @@ class GradientReduction:
         if isinstance(groups, int) and groups <= 0:
             raise ValueError(f"groups must be a positive number or lists of names of leaves, not {groups}")
         if hasattr(self.compression, "reduce"):
-            raise ValueError(
-                f"groups do not work with {type(self.compression).__name__}, which has exchanges of its own"
-            )
+            raise ValueError(f"groups do not work with {type(self.compression).__name__}, which does its own exchange")
 
     @property
     def reduction(self) -> Reduction:
-        """What the engine is told. Average also divides by the number of ranks."""
+        """The reduction for the engine. Average also divides by the number of ranks."""
         factor = self.gradient_predivide_factor
         return Reduction(self.op, 1.0 / factor, factor)
 
     def is_needed(self) -> bool:
-        """Whether there is another rank, or may be one later: programs stay compiled when an elastic world grows."""
+        """Whether there are other ranks, or may be later: programs stay compiled when an elastic world grows."""
         is_elastic = os.environ.get("HOROVOD_ELASTIC") == "1"
         if self.process_set is global_process_set and is_elastic:
             return True
@@ -61,18 +59,18 @@ class GradientReduction:
         return bool(self.process_set.included()) and (is_elastic or self.process_set.size() != 1)
 
     def init(self, params: Any) -> Any:
-        """What compression remembers from step to step, as a pytree; () if nothing."""
+        """The state of compression between steps, as a pytree; () if none."""
         if not hasattr(self.compression, "init"):
             return ()
         return self.compression.init([leaf for leaf in jax.tree.leaves(params) if is_array(leaf)], self.process_set)
 
     def run(self, gradients: Any, memory: Any = ()) -> tuple[Any, Any]:
-        """The reduced gradients, and what compression remembers. One call of XLA for all."""
+        """The reduced gradients, and the state of compression. One call of XLA for all."""
         if not self.is_needed():
             return gradients, memory
         leaves, structure = jax.tree.flatten(gradients)
         names = [f"{self.name}{path}" for path in paths_of(gradients)]
-        places = [i for i, leaf in enumerate(leaves) if is_array(leaf)]  # others are no gradients: Equinox has them
+        places = [i for i, leaf in enumerate(leaves) if is_array(leaf)]  # others are not gradients: Equinox has them
         if not places:
             return gradients, memory
         arrays, own_names = [leaves[i] for i in places], [names[i] for i in places]
@@ -96,7 +94,7 @@ class GradientReduction:
         return results
 
     def _grouped(self, names: list[str]) -> list[list[int]]:
-        """The places of the leaves that belong together: each alone unless the user says otherwise."""
+        """The indices of the leaves in each group: by default one leaf per group."""
         everything = list(range(len(names)))
         if self.groups is None:
             return [[place] for place in everything]
@@ -128,7 +126,7 @@ def value_and_grad(
     name: str = "gradients",
     **options: Any,
 ) -> Callable[..., Any]:
-    """As `jax.value_and_grad`, with gradients over all ranks. The value is this rank's: reduce it if it is to be shown.
+    """As `jax.value_and_grad`, with gradients over all ranks. The value is this rank's: reduce it before printing.
 
     `options` are those of `jax.value_and_grad`. Inside `jit` or not.
     """

@@ -1,5 +1,5 @@
 """Names of collectives that are compiled without one. They must not depend on the order in which a rank compiles its
-functions, so they are made of the call's place in the user's program, and how many calls of the same verb there
+functions, so they consist of the call's position in the user's program, and the number of calls of the same verb that
 were traced before it in the same function.
 
 Thread rule: any thread.
@@ -20,7 +20,7 @@ _counts: weakref.WeakKeyDictionary[Any, Counter[str]] = weakref.WeakKeyDictionar
 
 
 def name_for_trace(verb: str, leaves: Sequence[Any]) -> str:
-    """A name that all ranks with the same program find. Shapes are no part of it: ranks that disagree are told so."""
+    """A name that is equal on all ranks with the same program. It excludes shapes, so mismatches are reported."""
     name = _place()
     number = _number_in_trace(f"{verb}.{name}", leaves)
     return name if number == 0 else f"{name}.{number}"

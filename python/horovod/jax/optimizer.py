@@ -1,4 +1,4 @@
-"""Optimizers of optax that reduce gradients over all ranks before they use them."""
+"""Optimizers of optax that reduce gradients over all ranks before they apply them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from horovod.jax.gradients import GradientReduction, Groups
 
 
 class DistributedState(NamedTuple):
-    """The state of a DistributedOptimizer. Errors that compression remembers belong to this rank."""
+    """The state of a DistributedOptimizer. The errors kept by compression belong to this rank."""
 
     inner: Any  # of the wrapped optimizer
     passes: Any  # since the last step; () if every pass is a step
@@ -34,9 +34,9 @@ def DistributedOptimizer(  # noqa: N802
     process_set: ProcessSet = global_process_set,
     name: str = "DistributedOptimizer",
 ) -> optax.GradientTransformationExtraArgs:
-    """Return an optimizer of optax that reduces gradients over all ranks and then updates as the given one.
+    """Return an optimizer of optax that reduces gradients over all ranks and then applies the given optimizer.
 
-    With `backward_passes_per_step` gradients are summed up locally (or averaged: `average_aggregated_gradients`), and
+    With `backward_passes_per_step` gradients are accumulated locally (or averaged: `average_aggregated_gradients`), and
     all updates but the last are zero. With `op=hvd.Adasum` the updates are combined, not the gradients. `groups` is a
     number, or lists of leaves' names such as "['dense']['kernel']". For use inside `jit` or not.
     """
@@ -45,7 +45,7 @@ def DistributedOptimizer(  # noqa: N802
     wrapped = optax.with_extra_args_support(optimizer)
     reduction = GradientReduction(compression, op, gradient_predivide_factor, groups, process_set, name)
     if op == Adasum and hasattr(compression, "reduce"):
-        raise ValueError(f"{type(compression).__name__} can do op=hvd.Average and op=hvd.Sum only")
+        raise ValueError(f"{type(compression).__name__} supports only op=hvd.Average and op=hvd.Sum")
 
     def init(params: Any) -> DistributedState:
         memory = reduction.init(params)
@@ -79,7 +79,8 @@ def DistributedOptimizer(  # noqa: N802
             return updates, DistributedState(inner, jnp.zeros_like(passes), empty, memory)
 
         def not_due(_: Any) -> tuple[Any, DistributedState]:
-            # The updates' types, which need not be those of the gradients: both branches of `cond` give the same.
+            # The types of the updates, which may differ from those of the gradients: both branches of `cond` need the
+            # same.
             like = jax.eval_shape(due, None)[0]
             nothing = jax.tree.map(lambda each: jnp.zeros(each.shape, each.dtype), like)
             return nothing, DistributedState(state.inner, passes, sums, state.memory)

@@ -1,6 +1,6 @@
 """Compressors that run the whole reduction and exchange something smaller than the arrays: int8, the largest elements,
-low rank. They are those of horovod.torch (its compression/*.py say how they work), as functions: what is lost in one
-reduction is a pytree, which the state of DistributedOptimizer holds and which is added to the next one.
+low rank. They are those of horovod.torch (described in its compression/*.py), as functions: the error of one
+reduction is a pytree in the state of DistributedOptimizer, which is added to the next one.
 
 All arrays go through each exchange together, in one call of XLA. Arrays that are small or not of a floating-point type
 are reduced as they are.
@@ -23,7 +23,7 @@ from horovod._generic.submission import Reduction
 from horovod.jax import verbs
 from horovod.jax.world import depends_on
 
-SMALL = 4096  # elements: below, the time of an exchange is latency
+SMALL = 4096  # elements: for smaller arrays the exchange is dominated by latency
 _BLOCK = 128  # int8: elements that share a scale
 _FEWEST_BLOCKS_OF_SHARE = 16
 
@@ -35,16 +35,16 @@ class ReducingCompressor(ABC):
         self.error_feedback = error_feedback
 
     def init(self, arrays: Sequence[Any], process_set: ProcessSet) -> tuple[Any, ...]:
-        """What is remembered of each array before the first reduction."""
+        """The initial state for each array."""
         ranks = process_set.size() or 1
         return tuple(self._empty(each, ranks) if self._is_worth_it(each, ranks) else () for each in arrays)
 
     def reduce(
         self, arrays: Sequence[Any], memory: Any, name: str | None, reduction: Reduction, process_set: ProcessSet
     ) -> tuple[list[Any], Any]:
-        """Return the reduced arrays, and what is to be remembered; without memory, errors are lost."""
+        """Return the reduced arrays, and the new state; without a state, errors are lost."""
         if reduction.op not in (Average, Sum):
-            raise ValueError(f"{type(self).__name__} can do op=hvd.Average and op=hvd.Sum only")
+            raise ValueError(f"{type(self).__name__} supports only op=hvd.Average and op=hvd.Sum")
         depends_on(process_set)
         ranks = process_set.size()
         assert ranks is not None
@@ -89,7 +89,7 @@ class ReducingCompressor(ABC):
 
 
 def _finite(error: Any) -> Any:
-    """An error to remember: one that is not finite would never go away."""
+    """The error to keep: a non-finite one would never disappear."""
     return jnp.where(jnp.isfinite(error), error, 0.0)
 
 
@@ -220,7 +220,7 @@ class PowerSGDCompressor(ReducingCompressor):
 
 
 def _start_values(index: int, before: Any) -> Any:
-    """The Q of the time before; random columns where that says nothing: at first, and after zeros or an overflow."""
+    """The Q of the previous time; random columns where that is useless: at first, and after zeros or an overflow."""
     lengths = jnp.linalg.norm(before, axis=0)
     usable = (lengths > 0) & jnp.isfinite(lengths)
     fresh = jax.random.normal(jax.random.key(index), before.shape, before.dtype)

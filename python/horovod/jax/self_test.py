@@ -1,4 +1,4 @@
-"""Tries once per jaxlib, in a process of its own, whether XLA calls the library as its declarations expect."""
+"""Tests once per jaxlib, in a separate process, whether XLA calls the library as its declarations expect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jaxlib.version
 
 from horovod.common.self_test import PASSED, SelfTest
 
-# The first line says that JAX and the library are there: whatever fails before tells nothing.
+# The first line reports that JAX and the library are loaded: earlier failures prove nothing.
 _SCRIPT = """
 import sys
 sys.path[:] = sys.argv[2:]
@@ -29,7 +29,7 @@ print("passed" if (x == a).all() and (y == b).all() else f"wrong results {x} {y}
 
 
 def result(library: str) -> str:
-    """Return what is wrong, PASSED if nothing is, or an empty text if that cannot be found out."""
+    """Return the error, PASSED on success, or an empty text if it cannot be determined."""
     name = f"jaxlib-{jaxlib.version.__version__}"
     return SelfTest(name, library, _SCRIPT, {"JAX_PLATFORMS": "cpu"}).result()
 

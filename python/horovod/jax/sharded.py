@@ -1,8 +1,8 @@
 """An optimizer whose state is divided among the ranks (ZeRO stage 1), for optax.
 
 An update: gradients are reduced and scattered, so that every rank has the result for its piece of the parameters; the
-wrapped optimizer, which holds the state of that piece alone, makes the piece's updates; they are gathered. The bytes on
-the wire are those of an allreduce, the state takes a part of the memory.
+wrapped optimizer, which has only the state of that piece, computes its updates; they are gathered. The bytes on
+the network equal those of an allreduce, and the memory for the state is divided by the number of ranks.
 
 All parameters of a type are one vector, which is cut into one piece per rank.
 """
@@ -27,7 +27,7 @@ Vectors = dict[str, Any]  # by type of the elements
 
 
 class _Layout:
-    """Where the arrays of a pytree are in the vectors. Leaves that are no arrays stay out of them."""
+    """The positions of a pytree's arrays in the vectors. Other leaves are not included."""
 
     def __init__(self, tree: Any) -> None:
         leaves, self._structure = jax.tree.flatten(tree)
@@ -64,11 +64,12 @@ def ShardedOptimizer(  # noqa: N802
     max_norm: float | None = None,
     name: str = "ShardedOptimizer",
 ) -> optax.GradientTransformationExtraArgs:
-    """Return an optimizer that updates as the given one with the gradients of all ranks, and divides its state.
+    """Return an optimizer that applies the given one to the gradients of all ranks, and divides its state.
 
-    The given one must treat every element by itself, as adam, adamw and sgd do: it sees pieces, not layers, so
-    `clip_by_global_norm`, lars or masks by layer do not fit. To clip the norm of the reduced gradients pass `max_norm`.
-    Parameters must be the same on all ranks. For use inside `jit` or not. `gather_sharded_state` gives the whole state.
+    The given one must treat every element separately, as adam, adamw and sgd do: it gets pieces, not layers, so
+    `clip_by_global_norm`, lars or masks by layer do not work. To clip the norm of the reduced gradients pass
+    `max_norm`. Parameters must be the same on all ranks. For use inside `jit` or not. `gather_sharded_state` returns
+    the whole state.
     """
     if op not in (Average, Sum):
         raise ValueError("ShardedOptimizer reduces with hvd.Average or hvd.Sum")
@@ -128,12 +129,12 @@ def _check(state: Any, rank: int, ranks: int) -> None:
     if (state.rank, state.ranks) != (rank, ranks):
         raise ValueError(
             f"the state is the piece of rank {state.rank} of {state.ranks}, and this is rank {rank} of {ranks}: in a "
-            "new world, cut the state that was committed with hvd.scatter_sharded_state"
+            "new world, divide the committed state with hvd.scatter_sharded_state"
         )
 
 
 def _lengths_of(optimizer: optax.GradientTransformation, vectors: Vectors) -> Lengths:
-    """Of which vector each leaf of the optimizer's state is a piece: the one whose length is the leaf's."""
+    """The vector of which each leaf of the optimizer's state is a piece: the one with the leaf's length."""
 
     def shapes(lengths: dict[str, int]) -> list[Any]:
         pieces = {kind: jax.ShapeDtypeStruct((length,), vectors[kind].dtype) for kind, length in lengths.items()}

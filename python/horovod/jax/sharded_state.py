@@ -21,7 +21,7 @@ Lengths = tuple[int, ...]  # per leaf of the wrapped optimizer's state: of the v
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["inner"], meta_fields=["lengths", "rank", "ranks"])
 @dataclass(frozen=True)
 class ShardedState:
-    """What one rank holds. Another rank's is of no use to it."""
+    """The state of one rank. It is useless on other ranks."""
 
     inner: Any
     lengths: Lengths
@@ -32,14 +32,14 @@ class ShardedState:
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["inner"], meta_fields=["lengths"])
 @dataclass(frozen=True)
 class WholeState:
-    """The same of all ranks, put together: for checkpoints and commits, and to be cut for a world of any size."""
+    """The combined state of all ranks: for checkpoints and commits, and to be divided for a world of any size."""
 
     inner: Any
     lengths: Lengths
 
 
 def place_in(process_set: ProcessSet) -> tuple[int, int]:
-    """Rank and size there. A rank that does not belong to the set works alone."""
+    """Rank and size in the set. A rank that does not belong to the set works alone."""
     if not process_set.included():
         return 0, 1
     return process_set.rank() or 0, process_set.size() or 1
@@ -67,7 +67,7 @@ def gather_sharded_state(state: ShardedState, process_set: ProcessSet = global_p
 
 
 def scatter_sharded_state(state: WholeState, process_set: ProcessSet = global_process_set) -> ShardedState:
-    """Return this rank's piece of a state that is the same on all ranks. Communicates with nobody."""
+    """Return this rank's piece of a state that is the same on all ranks. Does not communicate."""
     if not isinstance(state, WholeState):
         raise TypeError(f"scatter_sharded_state takes what gather_sharded_state returned, not {type(state).__name__}")
     rank, ranks = place_in(process_set)
@@ -82,7 +82,7 @@ def _is_piece(value: Any) -> bool:
 
 
 def refuse_pieces(tree: Any, verb: str) -> None:
-    """ValueError if a pytree that all ranks are to have in common holds the piece of one rank."""
+    """ValueError if a pytree that should be equal on all ranks contains the piece of one rank."""
     leaves = jax.tree.leaves(tree, is_leaf=_is_piece)
     if any(map(_is_piece, leaves)):
         raise ValueError(

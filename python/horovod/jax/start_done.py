@@ -1,4 +1,4 @@
-"""An allreduce in two halves, for functions that JAX traces: what is computed between them runs during the exchange.
+"""An allreduce in two halves, for functions that JAX traces: computation between them overlaps the exchange.
 
 The array is copied at the start and the result at the end, because XLA may move arrays meanwhile.
 """
@@ -26,7 +26,7 @@ from horovod.jax.trees import Flat, flatten
 )
 @dataclass(frozen=True)
 class Started:
-    """An allreduce between its start and its end; a pytree, so it may cross the border of a traced function."""
+    """An allreduce between its start and its end; a pytree, so it may be passed into and out of a traced function."""
 
     arrays: list[Any]  # what is reduced
     number: Any  # of the operation; None: it is left to `allreduce_done`, or has run at once
@@ -44,7 +44,7 @@ def allreduce_start(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> Started:
-    """Start an allreduce of an array or a pytree. Each start needs one `allreduce_done`, whose result it is."""
+    """Start an allreduce of an array or a pytree. Each start needs one `allreduce_done`, which returns the result."""
     reduction = Reduction(choose_reduce_op(op, average), prescale_factor, postscale_factor)
     flat = flatten(tensor)
     call = verbs._allreduce_call(flat, name, reduction, process_set)
@@ -60,7 +60,7 @@ def allreduce_done(started: Started) -> Any:
     """Wait for an allreduce that was started, and return its result."""
     if not started.is_traced:
         return handles.synchronize(started.number)
-    if started.number is None:  # callbacks have no halves
+    if started.number is None:  # callbacks are not split
         flat = Flat(started.arrays, True, started.rebuild)
         return flat.rebuild(differentiation.run(started.call, *started.arrays))
     return started.rebuild(_done(started.call, started.number, *started.arrays))

@@ -50,7 +50,7 @@ class SyncBatchNorm(nn.Module):  # type: ignore[misc]
         if use_average:
             mean, var = running_mean.value, running_var.value
         elif self.is_initializing():
-            mean, var = jnp.zeros(features), jnp.ones(features)  # parameters are made by each rank for itself
+            mean, var = jnp.zeros(features), jnp.ones(features)  # each rank creates its own parameters
         else:
             name = f"sync_batch_norm.{'/'.join(self.path)}" if self.path else None
             mean, var = statistics(x, tuple(range(x.ndim - 1)), self.process_set, name)

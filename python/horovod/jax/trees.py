@@ -1,4 +1,4 @@
-"""Arrays and whole pytrees as lists of arrays, and back. Random keys travel as their data.
+"""Arrays and whole pytrees as lists of arrays, and back. Random keys are sent as their data.
 
 Thread rule: plain functions.
 """
@@ -25,12 +25,12 @@ class Flat:
 
     @property
     def is_traced(self) -> bool:
-        """Whether some are not there yet, because a function is being traced."""
+        """Whether some are not concrete, because a function is being traced."""
         return any(isinstance(each, jax.core.Tracer) for each in self.arrays)
 
 
 def flatten(tree: Any) -> Flat:
-    """Take a pytree apart. Numbers and NumPy's arrays become arrays of JAX."""
+    """Flatten a pytree. Numbers and NumPy's arrays become arrays of JAX."""
     leaves, structure = jax.tree.flatten(tree)
     keys = [jax.random.key_impl(leaf) if is_key(leaf) else None for leaf in leaves]
 

@@ -1,4 +1,4 @@
-"""Which types of elements can be sent, and as what. Types that the engine does not know travel as others of their size.
+"""Which types of elements can be sent, and as what. Unsupported types are sent as others of their size.
 
 Thread rule: plain functions.
 """
@@ -35,7 +35,7 @@ _REDUCING = (Kind.ALLREDUCE, Kind.REDUCESCATTER)
 
 
 def code_of(dtype: Any, call: Call) -> int:
-    """The engine's type for the elements; ValueError, with the way out, if this call cannot have them."""
+    """The engine's type for the elements; ValueError, with a remedy, if this call does not support them."""
     name = np.dtype(dtype).name
     if name in _CODES:
         return _CODES[name]
@@ -43,7 +43,7 @@ def code_of(dtype: Any, call: Call) -> int:
     if name in _AS_SIGNED:
         scales = call.prescale_factor != 1.0 or call.postscale_factor != 1.0
         if reduces and (call.op not in (Sum, Product) or scales):
-            raise ValueError(f"{call.verb} of {name} can do op=hvd.Sum and hvd.Product only; cast it to a signed type")
+            raise ValueError(f"{call.verb} of {name} supports only op=hvd.Sum and hvd.Product; cast to a signed type")
         return _AS_SIGNED[name]  # the bits of sums and products are the same
     if name.startswith("float8"):
         if reduces:
@@ -55,6 +55,6 @@ def code_of(dtype: Any, call: Call) -> int:
 
 
 def is_key(leaf: Any) -> bool:
-    """Whether it is an array of random keys (`jax.random.key`), whose type the engine cannot know."""
+    """Whether it is an array of random keys (`jax.random.key`), whose type the engine does not support."""
     dtype = getattr(leaf, "dtype", None)
     return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)

@@ -40,7 +40,7 @@ _DEPENDS_ON_WORLD = (Kind.ALLGATHER, Kind.ALLTOALL, Kind.REDUCESCATTER)
 def _describe(
     kind: Kind, flat: Flat, name: str | None, process_set: ProcessSet, always_grouped: bool = False, **arguments: Any
 ) -> Call:
-    """The call for the arrays; ValueError for what cannot be."""
+    """The call for the arrays; ValueError if it is not possible."""
     grouped = flat.is_tree or always_grouped
     verb = f"{'grouped_' if grouped else ''}{kind.name.lower()}"
     if not flat.arrays:
@@ -92,7 +92,7 @@ def _start(call: Call, flat: Flat) -> int:
 
 
 def synchronize(handle: int) -> Any:
-    """Wait for the operation and return its result; None if the handle is not known.
+    """Wait for the operation and return its result; None if the handle is unknown.
 
     A failed operation raises HorovodInternalError, and its handle is forgotten.
     """
@@ -209,7 +209,7 @@ def reduce_named(
 
 
 def allgather(tensor: Any, name: str | None = None, process_set: ProcessSet = global_process_set) -> Any:
-    """Return the rows of all ranks, in rank order. Outside of traced functions ranks may have different numbers."""
+    """Return the rows of all ranks, in rank order. Outside traced functions their numbers may differ."""
     flat = flatten(tensor)
     return _run(_describe(Kind.ALLGATHER, flat, name, process_set), flat)
 
@@ -243,7 +243,7 @@ def grouped_allgather_async(
 def broadcast(
     tensor: Any, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Return the array, or the pytree, of `root_rank`, which is a rank of the world also in a smaller set."""
+    """Return the array, or the pytree, of `root_rank`, which is a rank of the world even for a smaller set."""
     flat = flatten(tensor)
     return _run(_describe(Kind.BROADCAST, flat, name, process_set, root_rank=root_rank), flat)
 
@@ -266,7 +266,7 @@ def alltoall(
     process_set: ProcessSet = global_process_set,
     received_splits: Any = None,
 ) -> Any:
-    """Send rows to every rank: as many as `splits` says, or the same number to each.
+    """Send rows to every rank: `splits[r]` rows to rank r, or the same number to each.
 
     Returns what was received, and with `splits` also the rows from each rank. In a function that JAX traces, sizes are
     compiled: `splits` then needs `received_splits`, the rows that will come from each rank.
@@ -339,7 +339,7 @@ def _scatter_compressed(
     tree: Any, compression: Any, name: str | None, reduction: Reduction, process_set: ProcessSet, always_grouped: bool
 ) -> Any:
     if hasattr(compression, "reduce"):
-        raise ValueError("reducescatter can compress with hvd.Compression.fp16 and bf16 only")
+        raise ValueError("reducescatter supports only hvd.Compression.fp16 and bf16")
     _check_scatter(reduction)
     flat = flatten(tree)
     compressed = [compression.compress(each) for each in flat.arrays]
@@ -355,7 +355,7 @@ def _scatter_compressed(
 
 def _check_scatter(reduction: Reduction) -> None:
     if reduction.op not in (Average, Sum):
-        raise ValueError("reducescatter can do op=hvd.Average and op=hvd.Sum only")
+        raise ValueError("reducescatter supports only op=hvd.Average and op=hvd.Sum")
 
 
 def reducescatter_async(

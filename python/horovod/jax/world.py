@@ -1,6 +1,6 @@
-"""What compiled programs know of the world. Shapes, ranks and sizes that were read while a function was traced are part
-of its program, so a world in which this process has another place has to trace again. So is the number of a process
-set, which another set may have later; and whether the ranks have agreed on NCCL.
+"""The dependence of compiled programs on the world. Shapes, ranks and sizes that were read while a function was traced
+are part of its program, so it must be traced again in a world in which this process has another rank. The same holds for
+the id of a process set, which another set may get later, and for the ranks' agreement on NCCL.
 
 Thread rule: any thread.
 """
@@ -19,7 +19,7 @@ from horovod.common.names import _basics
 
 try:
     from jax._src.core import trace_state_clean as _is_outside_traces
-except ImportError:  # a JAX that keeps it elsewhere: whatever is read may be part of a program
+except ImportError:  # another version of JAX: everything that is read may be part of a program
 
     def _is_outside_traces() -> bool:
         return False
@@ -33,21 +33,21 @@ def _place() -> tuple[int, ...]:
 
 
 class CompiledFor:
-    """Notes that a program depends on the world or on a process set, and drops JAX's programs when that is another."""
+    """Records that a program depends on the world or a process set, and drops JAX's programs when that changes."""
 
     def __init__(self) -> None:
-        self._world: tuple[int, ...] | None = None  # this process's place, if programs have been compiled for it
+        self._world: tuple[int, ...] | None = None  # this process's ranks, if programs have been compiled for them
         self._has_sets = False  # programs have been compiled for process sets
         self._choices: dict[tuple[int, int, int], bool] = {}  # what GPUs take: kind, type, reduction
         handles.when_restarted(self.check)
         when_unbound(self.drop_sets)
 
     def note(self) -> None:
-        """A function that is being traced has asked for the rank or the size."""
+        """A function that is being traced has read the rank or the size."""
         self._world = _place()
 
     def note_set(self, process_set: ProcessSet) -> None:
-        """A function that is being traced uses this set, or has asked whether this process is in it."""
+        """A function that is being traced uses this set, or has read whether this process is in it."""
         if process_set is not global_process_set:
             self._has_sets = True
 
@@ -66,7 +66,7 @@ class CompiledFor:
             jax.clear_caches()
 
     def drop_sets(self) -> None:
-        """A process set has lost its number."""
+        """A process set has lost its id."""
         if self._has_sets:
             self._has_sets = False
             jax.clear_caches()
@@ -76,7 +76,7 @@ compiled_for = CompiledFor()
 
 
 def depends_on(process_set: ProcessSet) -> None:
-    """Say that what is traced now, if anything is, depends on the ranks of this set and on this one's place in it."""
+    """Record that the current trace, if any, depends on the ranks of this set and on this rank's position."""
     if not _is_outside_traces():
         compiled_for.note()
         compiled_for.note_set(process_set)
@@ -90,12 +90,12 @@ def _ask(question: str) -> int:
 
 
 def rank() -> int:
-    """Return this process's rank. In a compiled function it is a constant, and compiled again when it changes."""
+    """Return this process's rank. It is a constant in a compiled function, which is compiled again when it changes."""
     return _ask("rank")
 
 
 def size() -> int:
-    """Return the number of ranks. In a compiled function it is a constant, and compiled again when it changes."""
+    """Return the number of ranks. It is a constant in a compiled function, which is compiled again when it changes."""
     return _ask("size")
 
 
@@ -110,7 +110,7 @@ def local_size() -> int:
 
 
 def cross_rank() -> int:
-    """Return the place of this host among those that have a rank with the same local rank."""
+    """Return the index of this host among those that have a rank with the same local rank."""
     return _ask("cross_rank")
 
 

@@ -1,4 +1,4 @@
-"""Horovod for Keras, of either generation: one script from one process to a cluster.
+"""Horovod for Keras 2 and 3: one script from one process to a cluster.
 
 After `import horovod.keras as hvd` and `hvd.init()`, wrap the optimizer in `hvd.DistributedOptimizer` before
 `model.compile`, and pass `hvd.callbacks.BroadcastGlobalVariablesCallback(0)` to `model.fit`. With Keras 3 the backend
@@ -138,7 +138,7 @@ def load_model(
 ) -> Any:
     """Load a model so that its optimizer is distributed again, with its state; compiled or not, as it was saved.
 
-    `custom_optimizers` are classes that Keras does not know. `legacy_opts` is not needed: legacy optimizers are found.
+    `custom_optimizers` are classes not registered with Keras. `legacy_opts` is ignored: they are recognised.
     """
     return loading.load_model(keras, filepath, custom_optimizers, custom_objects, Settings(compression))
 

@@ -14,7 +14,7 @@ LearningRateWarmupCallback = _made.LearningRateWarmupCallback
 
 
 class BestModelCheckpoint(BestModel, keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
-    """Saves the best model so far to `filepath`, which has to be set before the training."""
+    """Saves the best model so far to `filepath`, which must be set before training."""
 
     keras = keras
 

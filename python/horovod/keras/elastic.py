@@ -1,4 +1,4 @@
-"""Elastic training with Keras: go on when hosts come and go. `KerasState` is what survives."""
+"""Elastic training with Keras: continue when hosts come and go. `KerasState` is the state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from horovod._keras.running import run
 
 
 class KerasState(_impl.KerasModelState):
-    """The model, its optimizer, and plain objects such as `epoch=0, batch=0`. The model must have its variables."""
+    """The model, its optimizer, and plain objects such as `epoch=0, batch=0`. The model's variables must exist."""
 
     def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
         super().__init__(model, optimizer, keras.backend, **kwargs)

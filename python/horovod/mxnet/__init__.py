@@ -1,6 +1,6 @@
 """Horovod for MXNet: one script from one process to a cluster.
 
-After `import horovod.mxnet as hvd` and `hvd.init()`, broadcast the start values with
+After `import horovod.mxnet as hvd` and `hvd.init()`, broadcast the initial values with
 `hvd.broadcast_parameters(net.collect_params(), root_rank=0)` and train with `hvd.DistributedTrainer` (Gluon) or
 `hvd.DistributedOptimizer` (Module).
 """

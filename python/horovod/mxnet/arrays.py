@@ -1,4 +1,4 @@
-"""Arrays of MXNet as Horovod sees them: by their handles, because their memory may not be known yet."""
+"""Access to MXNet arrays through their handles, because their memory may not be known yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DTYPES: dict[str, int] = {
 
 
 def check(tensor: Any) -> None:
-    """ValueError, with the reason, for what cannot be sent."""
+    """ValueError, with the reason, for an array that cannot be sent."""
     if not isinstance(tensor, NDArray):
         raise ValueError(f"expected an array of MXNet (mx.nd.NDArray), not {type(tensor).__name__}")
     if tensor.stype != "default":

@@ -1,6 +1,6 @@
-"""The end of a program that has not waited for its last operations.
+"""The exit of a program that has not waited for its last operations.
 
-`shutdown` would fail them, here and on the ranks that still want their result. So they are given time.
+`shutdown` would fail them, here and on the ranks that still need their results. So they get some time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _PATIENCE = 60.0  # seconds without any operation being finished
 
 
 def finish_pushed() -> None:
-    """Wait for what was pushed, unless no rank seems to do its part any more."""
+    """Wait for the pushed operations, unless they make no progress any more."""
     left, before = native.wait_all(0), -1
     while left not in (0, before):
         before, left = left, native.wait_all(_PATIENCE)

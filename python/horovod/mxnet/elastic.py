@@ -1,4 +1,4 @@
-"""Elastic training with MXNet: go on when hosts come and go. `MXNetState` is what survives, `run` the loop."""
+"""Elastic training with MXNet: continue when hosts come and go. `MXNetState` is the state, `run` the loop."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _form_new_world() -> None:
 def _leave_world() -> None:
     """End the world, and clear the arrays that its failed operations should have written.
 
-    An array keeps the error of an operation until it is raised, and operations that use the array do not run before.
+    An array keeps the error of an operation until it is raised, and operations that use the array do not run until
+    then.
     """
     shutdown()
     with contextlib.suppress(MXNetError):
@@ -57,18 +58,18 @@ class MXNetState(ObjectState):
         self.model = model
         self.trainer = trainer
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
-        _arrays_of(model)  # says at once what is wrong
+        _arrays_of(model)  # raises errors early
         self.save()
 
     def save(self) -> None:
         """Copy the parameters, the states of the optimizer and the other objects."""
         arrays = {name: _settled_copy(arrays[0]) for name, arrays in _arrays_of(self.model).items()}
         updaters = [_Snapshot(updater) for updater in _updaters_of(self.model, self.trainer)]
-        self._saved_arrays, self._saved_updaters = arrays, updaters  # all or, if a collective has failed, nothing
+        self._saved_arrays, self._saved_updaters = arrays, updaters  # all, or nothing if a collective has failed
         super().save()
 
     def restore(self) -> None:
-        """Go back to the values last saved. Leaves the world, which has failed."""
+        """Restore the last saved values. Leaves the world, which has failed."""
         _leave_world()
         self._assign_arrays()
         for updater, saved in zip(_updaters_of(self.model, self.trainer), self._saved_updaters, strict=True):
@@ -76,7 +77,7 @@ class MXNetState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Take over all values of the rank `sync_root`, as they are; the other objects as they were last saved."""
+        """Copy the current values of the rank `sync_root`; the other objects as last saved."""
         for name, arrays in _arrays_of(self.model).items():
             broadcast_(arrays[0], self.sync_root, f"elastic.{name}")
             for other in arrays[1:]:
@@ -90,13 +91,13 @@ class MXNetState(ObjectState):
         self.save()
 
     def durable_values(self) -> Any:
-        """The values last saved, as arrays of NumPy."""
+        """The last saved values, as NumPy arrays."""
         arrays = {name: array.asnumpy() for name, array in self._saved_arrays.items()}
         updaters = [saved.portable() for saved in self._saved_updaters]
         return {**super().durable_values(), "arrays": arrays, "updaters": updaters}
 
     def load_durable_values(self, values: Any) -> None:
-        """Take over what `durable_values` gave."""
+        """Use the result of `durable_values`."""
         self._saved_arrays = {name: _array(value) for name, value in values["arrays"].items()}
         self._saved_updaters = [_Snapshot.of_portable(each) for each in values["updaters"]]
         self._assign_arrays()
@@ -119,7 +120,7 @@ class _Snapshot:
         self.counts = copy.deepcopy((optimizer._all_index_update_counts, optimizer.num_update))
 
     def assign(self, updater: Updater) -> None:
-        """Put the updater into this state."""
+        """Restore the updater to this state."""
         updater.states = {index: _map_arrays(NDArray.copy, state) for index, state in self.states.items()}
         updater.states_synced = dict.fromkeys(updater.states, True)
         optimizer = updater.optimizer
@@ -127,12 +128,12 @@ class _Snapshot:
         optimizer._set_current_context(0)
 
     def portable(self) -> tuple[Any, Any]:
-        """As objects that can be sent."""
+        """The state as objects that can be sent."""
         return {index: _map_arrays(NDArray.asnumpy, state) for index, state in self.states.items()}, self.counts
 
     @classmethod
     def of_portable(cls, values: tuple[Any, Any]) -> _Snapshot:
-        """What `portable` was made of."""
+        """The inverse of `portable`."""
         snapshot = cls.__new__(cls)
         states, snapshot.counts = values
         snapshot.states = {index: _map_arrays(_array, state) for index, state in states.items()}
@@ -146,7 +147,7 @@ def _map_arrays(function: Callable[[Any], Any], state: Any) -> Any:
 
 
 def _settled_copy(array: NDArray) -> NDArray:
-    """A copy whose values are there. Raises if what should have made them failed."""
+    """A copy whose values are complete. Raises if the operation that computes them failed."""
     copied = array.copy()
     copied.wait_to_read()
     return copied

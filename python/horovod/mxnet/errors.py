@@ -18,5 +18,5 @@ class CollectiveError(HorovodInternalError, MXNetError):  # type: ignore[misc]
         super().__init__(text, origin=origin)
 
 
-# MXNet makes exceptions from texts: the first word is the class, as src/adapters/mxnet/call.cc writes it.
+# MXNet creates exceptions from texts: the first word is the class, as written by src/adapters/mxnet/call.cc.
 register_error("HorovodInternalError", CollectiveError)

@@ -1,4 +1,4 @@
-"""The same start on all ranks: parameters and objects of one rank for all."""
+"""The same initial state on all ranks: parameters and objects of one rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from horovod.mxnet.mpi_ops import broadcast_, size
 
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
-    """Return the object of `root_rank`, unpickled; the root returns its own. Others may pass anything, such as None."""
+    """Return the object of `root_rank`, unpickled; the root returns its own. Other ranks may pass any object."""
     return objects.broadcast_object(obj, root_rank, name)
 
 
@@ -52,10 +52,10 @@ def _broadcast_parameter(parameter: Parameter, root_rank: int, name: str) -> Non
 def _broadcasting(
     parameter: Parameter, initialise: Callable[..., None], root_rank: int, name: str
 ) -> Callable[..., None]:
-    """What initialises the parameter, followed by the broadcast, once."""
+    """Initialises the parameter, then broadcasts it, once."""
 
     def initialise_and_broadcast(*args: Any, **kwargs: Any) -> None:
-        del parameter._init_impl  # that of the class again
+        del parameter._init_impl  # restores the method of the class
         initialise(*args, **kwargs)
         _broadcast_parameter(parameter, root_rank, name)
 

@@ -1,7 +1,7 @@
 """The collective operations on arrays of MXNet.
 
-All but those whose result's size is not known before return at once: MXNet's engine runs an operation when its input
-is there, in the order of `priority` (higher first) among those that are ready, and whatever reads the result waits. A
+They return at once, unless the size of the result is unknown: MXNet's engine runs an operation when its input
+is ready, in the order of `priority` (higher first) among ready ones, and reading the result waits. A
 failure is raised there, as CollectiveError: both an MXNetError and a HorovodInternalError.
 
 The verbs are not recorded by autograd: gradients do not flow through them.
@@ -75,7 +75,7 @@ def reduce_in_place(
     process_set: ProcessSet,
     grouped: bool = False,
 ) -> Pending:
-    """Push an allreduce of arrays in host memory that share none with each other, and have MXNet's own layout."""
+    """Push an allreduce of arrays in host memory that do not overlap, and have MXNet's own layout."""
     return _with(priority)._allreduce(tensors, True, reduction, name, process_set, False, grouped)[1]
 
 
@@ -128,7 +128,7 @@ def grouped_allreduce(
 ) -> list[NDArray]:
     """Return the reductions of the arrays, which are one operation: all or none is executed."""
     if not tensors:
-        return tensors  # type: ignore[return-value]  # as it is, whatever it is
+        return tensors  # unchanged, whatever it is
     reduction = _reduction(average, op, prescale_factor, postscale_factor)
     outputs = [host_copy(tensor) for tensor in tensors]
     reduce_in_place(outputs, reduction, name, priority, process_set, grouped=True)
@@ -164,7 +164,7 @@ def broadcast(
     priority: int = 0,
     process_set: ProcessSet = global_process_set,
 ) -> NDArray:
-    """Return the array of `root_rank`, which is a rank of the world also in a smaller set."""
+    """Return the array of `root_rank`, which is a rank of the world even for a smaller set."""
     output = host_copy(tensor)
     _with(priority)._broadcast(output, True, root_rank, name, process_set, False)
     return back(output, tensor)
@@ -178,12 +178,12 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> NDArray:
     """Replace the array by that of `root_rank`, and return it."""
-    # Not in its own memory: a network that was used for prediction keeps its weights in a layout of oneDNN.
+    # Does not use its memory: a network that was used for prediction keeps its weights in a oneDNN layout.
     write(broadcast(tensor, root_rank, name, priority, process_set), tensor)
     return tensor
 
 
-# ---- results whose size is not known before: these wait
+# ---- results of unknown size: these wait
 
 
 def _inputs(tensors: Sequence[NDArray]) -> list[NDArray]:
@@ -196,7 +196,7 @@ def allgather(
 ) -> NDArray:
     """Return the arrays of all ranks of the set, concatenated along the first dimension in rank order. Waits.
 
-    The first dimension may differ between ranks, also be 0; the others may not.
+    The first dimension may differ between ranks and may be 0; the others may not differ.
     """
     result = handles.finish(*_with(priority)._allgather(_inputs([tensor]), name, process_set, False, False))
     return back(result, tensor)
@@ -229,7 +229,7 @@ def alltoall(
 
 
 def _scattered(tensors: Sequence[NDArray], op: int, prescale_factor: float, postscale_factor: float) -> Reduction:
-    assert op in (Average, Sum), "reducescatter knows Average and Sum only"
+    assert op in (Average, Sum), "reducescatter supports only Average and Sum"
     if any(isinstance(tensor, NDArray) and tensor.shape == () for tensor in tensors):
         raise ValueError("reducescatter needs arrays with at least one dimension")
     return Reduction(op, prescale_factor, postscale_factor)
@@ -270,7 +270,7 @@ def grouped_reducescatter(
     return list(map(back, results, tensors))
 
 
-# ---- handles, for those who want to wait by themselves
+# ---- handles, for explicit waiting
 
 
 def _add(operation: tuple[int, Pending]) -> int:
@@ -360,9 +360,9 @@ synchronize = _by_handle.synchronize
 
 
 def join() -> int:
-    """Say that this rank has no more data, wait until all ranks did, and return the rank that was last.
+    """Report that this rank has no more data, wait until all ranks have, and return the last rank.
 
-    What was pushed before is finished first. Meanwhile the other ranks' allreduces take zeros for this rank; Average
+    Earlier operations are finished first. Meanwhile the other ranks' allreduces use zeros for this rank; Average
     still divides by the full size.
     """
     mx.nd.waitall()
@@ -370,7 +370,7 @@ def join() -> int:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Wait until all ranks of the set are here. What was pushed before may not be finished: see mx.nd.waitall."""
+    """Wait until all ranks of the set have called this. Earlier operations may not be finished: see mx.nd.waitall."""
     _with(0).barrier(process_set)
 
 

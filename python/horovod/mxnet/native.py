@@ -1,7 +1,7 @@
-"""libhorovod_mxnet.so, which pushes operations to MXNet's engine: loading it, and operations on their way.
+"""libhorovod_mxnet.so, which pushes operations to MXNet's engine: loading it, and operations in flight.
 
-It lies beside libhorovod.so and is not made for a version of MXNet: it looks up the functions that it needs in the
-libmxnet.so that Python has loaded. src/adapters/mxnet/library.cc has the same declarations.
+It is installed next to libhorovod.so and works with any version of MXNet 1.9: it looks up the functions that it needs
+in the libmxnet.so that Python has loaded. src/adapters/mxnet/library.cc has the same declarations.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def adapter() -> Any:
 
 
 class Pushed(Pending):
-    """An operation that was pushed to MXNet's engine. MXNet keeps its arrays alive, whatever becomes of this object."""
+    """An operation that was pushed to MXNet's engine. MXNet keeps its arrays alive, even without this object."""
 
     __slots__ = ("_forget", "_ticket")
 
@@ -87,7 +87,7 @@ class Pushed(Pending):
         return bool(adapter().hvd_mxnet_is_done(self._ticket))
 
     def release(self) -> None:
-        """Let the library forget the operation, and the engine its handle."""
+        """Release the operation, and the engine's handle."""
         ticket, self._ticket, self.native = self._ticket, 0, 0
         if ticket:
             self._forget(ticket)
@@ -107,7 +107,7 @@ def push(requests: Sequence[Request], priority: int, result: Callable[[int], Any
 
 
 def adopt(memory: EngineMemory) -> int:
-    """The handle of a new array over the engine's memory, which belongs to it from now on."""
+    """The handle of a new array that owns the engine's memory."""
     shape = (c_int64 * len(memory.shape))(*memory.shape)
     tensor = Tensor(
         struct_size=ctypes.sizeof(Tensor),
@@ -124,5 +124,5 @@ def adopt(memory: EngineMemory) -> int:
 
 
 def wait_all(seconds: float) -> int:
-    """Wait until nothing is in flight, or for so long, and return how many operations are."""
+    """Wait until nothing is in flight, for this time at most, and return the number of operations left."""
     return int(adapter().hvd_mxnet_wait_all(seconds))

@@ -1,4 +1,4 @@
-"""DistributedOptimizer: an optimizer of MXNet, for Module, that reduces gradients before it uses them."""
+"""DistributedOptimizer: an optimizer of MXNet, for Module, that reduces gradients before it applies them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = ("_optimizer", "_reducer", "_scale")  # all other attributes are those of
 class DistributedOptimizer(Optimizer):  # type: ignore[misc]
     """Wraps an optimizer: `update` first averages the gradients over all ranks of the set.
 
-    The gradients themselves become sums; that they are averages in the end is a factor of `rescale_grad`, which
+    The gradients themselves become sums; a factor of `rescale_grad` turns them into averages, and
     follows the size of the world. For Gluon use DistributedTrainer.
     """
 
@@ -57,27 +57,27 @@ class DistributedOptimizer(Optimizer):  # type: ignore[misc]
         self._optimizer.update_multi_precision(index, weight, grad, state)
 
     def create_state(self, index: Any, weight: Any) -> Any:
-        """As the wrapped optimizer does."""
+        """See the wrapped optimizer."""
         return self._optimizer.create_state(index, weight)
 
     def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
-        """As the wrapped optimizer does."""
+        """See the wrapped optimizer."""
         return self._optimizer.create_state_multi_precision(index, weight)
 
     def set_learning_rate(self, lr: float) -> None:
-        """As the wrapped optimizer does."""
+        """See the wrapped optimizer."""
         self._optimizer.set_learning_rate(lr)
 
     def set_lr_mult(self, args_lr_mult: Any) -> None:
-        """As the wrapped optimizer does."""
+        """See the wrapped optimizer."""
         self._optimizer.set_lr_mult(args_lr_mult)
 
     def set_wd_mult(self, args_wd_mult: Any) -> None:
-        """As the wrapped optimizer does."""
+        """See the wrapped optimizer."""
         self._optimizer.set_wd_mult(args_wd_mult)
 
     def __getattr__(self, item: str) -> Any:
-        if item in _OWN:  # not there yet, or being unpickled
+        if item in _OWN:  # not set yet, or being unpickled
             raise AttributeError(item)
         return getattr(self._optimizer, item)
 
@@ -88,7 +88,7 @@ class DistributedOptimizer(Optimizer):  # type: ignore[misc]
             setattr(self._optimizer, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Saved states hold the plain optimizer, for worlds of any size.
+        # Saved states contain the plain optimizer, for worlds of any size.
         plain = self._optimizer
         return _as_plain, (type(plain), plain.__getstate__() | {"rescale_grad": plain.rescale_grad / self._scale})
 

@@ -1,4 +1,4 @@
-"""Reducing gradients: what DistributedOptimizer and DistributedTrainer have in common."""
+"""Reducing gradients: shared by DistributedOptimizer and DistributedTrainer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from horovod.mxnet.mpi_ops import reduce_in_place
 
 
 class Gradient(NamedTuple):
-    """A gradient, and the parameter's number, which is its name and, the first being the most urgent, its priority."""
+    """A gradient, and the parameter's number, which is its name and its priority; the first is the most urgent."""
 
     index: Any
     order: int
@@ -25,7 +25,7 @@ class Gradient(NamedTuple):
 
 
 class Reducer:
-    """Sums gradients in place over the ranks of a set. To average them, multiply by `scale` what they are scaled by."""
+    """Sums gradients in place over the ranks of a set. To average them, multiply their scale by `scale`."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class Reducer:
 
     @property
     def is_needed(self) -> bool:
-        """Whether this rank is in the set, and not alone."""
+        """Whether this rank is in the set, with others."""
         return bool(self.process_set.included()) and self.process_set.size() != 1
 
     @property
     def scale(self) -> float:
-        """What turns the sums into averages, in the present world."""
+        """The factor that turns the sums into averages, in the current world."""
         return self._predivide_factor / (self.process_set.size() or 1) if self.is_needed else 1.0
 
     def reduce(self, gradients: Sequence[Gradient]) -> None:
-        """Reduce all gradients, in groups if that was asked for. Does not wait."""
+        """Reduce all gradients, in groups if requested. Does not wait."""
         if not self.is_needed:
             return
         if self._num_groups == 0:

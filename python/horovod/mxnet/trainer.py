@@ -39,7 +39,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
             optimizer.rescale_grad /= optimizer._scale
             optimizer = optimizer._optimizer
         self._reducer = Reducer(process_set, gradient_predivide_factor, num_groups, compression, prefix or "")
-        # In an order that is the same on all ranks: that of the names, or of the dict.
+        # In an order that is the same on all ranks: the order of the names, or of the dict.
         if isinstance(params, (dict, ParameterDict)):
             params = list(params.values())
         elif isinstance(params, (list, tuple)):
@@ -51,7 +51,7 @@ class DistributedTrainer(mx.gluon.Trainer):  # type: ignore[misc]
         return self._own_scale * self._reducer.scale
 
     @_scale.setter
-    def _scale(self, value: float) -> None:  # what Trainer and AMP set
+    def _scale(self, value: float) -> None:  # set by Trainer and AMP
         self._own_scale = value
 
     def _allreduce_grads(self) -> None:

@@ -1,4 +1,4 @@
-"""NumPy arrays as Horovod sees them."""
+"""Access to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from horovod._native.operations import EngineMemory, TensorView
 
 Array = NDArray[Any]
 
-# bfloat16 of the package ml_dtypes joins when its first array comes by.
+# bfloat16 of the package ml_dtypes is added with its first array.
 _DTYPES: dict[np.dtype[Any], int] = {
     np.dtype(np.uint8): DType.UINT8,
     np.dtype(np.int8): DType.INT8,
@@ -53,7 +53,7 @@ class NumpyTensors(Tensors[Array]):
             tensor = np.asarray(tensor)
         code = _code_of(tensor.dtype)
         try:
-            # Seven times faster than tensor.ctypes.data, but only for what fits the buffer protocol and is writable.
+            # Seven times faster than tensor.ctypes.data, but only for writable arrays that support the buffer protocol.
             address = addressof(_first_byte(tensor))
         except (TypeError, ValueError):
             if not tensor.flags.c_contiguous:

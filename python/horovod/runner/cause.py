@@ -1,5 +1,5 @@
-"""How the launcher says which rank's failure ended the job: through a pipe, like the one from workers to the launcher
-(src/base/end_report.h). Thread rule: one thread.
+"""How the launcher reports which rank's failure ended the job: through a pipe, like the one from workers to the
+launcher (src/base/end_report.h). Thread rule: one thread.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from horovod.runner.gloo_run import run_with_settings
 
 
 def mpi_available(env: Mapping[str, str] | None = None) -> bool:
-    """Whether mpirun can be called and says what it is."""
+    """Whether mpirun can be called and reports its version."""
     return _version(env) is not None
 
 

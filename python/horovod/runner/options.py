@@ -103,7 +103,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def to_arguments(options: Any) -> list[str]:
-    """The command line, without command, that says what the attributes of `options` say."""
+    """The command line, without command, for the attributes of `options`."""
     arguments: list[str] = []
     for option in OPTIONS:
         value = getattr(options, option.dest, None)
@@ -180,7 +180,7 @@ def unset() -> dict[str, Any]:
 
 
 def variables_of(options: Any) -> dict[str, str]:
-    """What the tuning options put into the environment of the workers."""
+    """The variables that the tuning options set for the workers."""
     found: dict[str, str] = {}
     for option in OPTIONS:
         value = getattr(options, option.dest, None)

@@ -55,7 +55,7 @@ class Program:
     def _start(self, command: Sequence[str], env: Mapping[str, str], out: TextIO | None, err: TextIO | None) -> None:
         self._cause = CausePipe()
         try:
-            # In a session of its own: Ctrl-C reaches this process alone, which passes it on once.
+            # In its own session: Ctrl-C reaches only this process, which forwards it once.
             self._process = subprocess.Popen(
                 command,
                 env=dict(env) | self._cause.variables(),

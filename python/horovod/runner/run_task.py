@@ -1,4 +1,4 @@
-"""What every worker of horovod.run executes: fetch the function, call it, send its result to the caller.
+"""The program of every worker of horovod.run: fetch the function, call it, send its result to the caller.
 
     python -m horovod.runner.run_task ADDRESS[,ADDRESS...] PORT
 
@@ -116,7 +116,7 @@ def _connect(addresses: list[str], port: int, key: bytes) -> channel.Channel:
 
 
 def _rank() -> int:
-    return get_env_rank_and_size()[0]  # mpirun has variables of its own
+    return get_env_rank_and_size()[0]  # mpirun has its own variables
 
 
 def _host() -> str:

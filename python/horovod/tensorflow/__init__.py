@@ -4,7 +4,7 @@ After `import horovod.tensorflow as hvd` and `hvd.init()`, wrap the tape in `hvd
 optimizer in `hvd.DistributedOptimizer`) and broadcast the start values with
 `hvd.broadcast_variables(model.variables, root_rank=0)` after the first step.
 
-What needs Keras is loaded when it is first used: Keras takes longer to import than everything else here.
+Parts that need Keras are loaded on first use: Keras takes longer to import than everything else here.
 """
 
 import importlib

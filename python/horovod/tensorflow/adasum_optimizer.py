@@ -1,6 +1,6 @@
 """An optimizer of TensorFlow 1 that combines the *steps* of all ranks by Adasum.
 
-Each rank takes `passes` steps by itself. What they have changed is the *difference* to where the variables began; the
+Each rank takes `passes` steps alone. The change of the variables in these steps is the *difference*; the
 differences of all ranks are combined, and the variables continue from the beginning plus that.
 """
 
@@ -74,7 +74,7 @@ class DistributedAdasumOptimizer(LegacyWrapper):
         return _assign(variables, tf.cond(is_due, combined, current))
 
     def _combined(self, variables: Sequence[Any], begins: Sequence[Any]) -> list[Any]:
-        """Where the variables are to go on: where they began, and the steps of all ranks."""
+        """The new values of the variables: the old values plus the combined steps of all ranks."""
         differences = [each.read_value() - begin for each, begin in zip(variables, begins, strict=True)]
         combined = self._wire.reduce(differences, variables, self._local_vars, self._name)
         return [begin + change for begin, change in zip(begins, combined, strict=True)]
@@ -100,5 +100,5 @@ def _local_variable(initial: Any, name: str) -> Any:
 
 
 def _of_graph(results: Sequence[Any]) -> list[Any]:
-    """What to wait for; nothing in eager execution, where everything has happened."""
+    """The operations to wait for; none in eager execution."""
     return [] if tf.executing_eagerly() else list(results)

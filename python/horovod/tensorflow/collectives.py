@@ -72,7 +72,7 @@ def allreduce(
 ) -> Any:
     """Return the reduction of a tensor, variable or tf.IndexedSlices over all ranks of the set.
 
-    Slices are gathered, which makes a slice for every one of every rank.
+    Slices are gathered, so the result has the slices of all ranks.
     """
     op = handle_average_backwards_compatibility(op, average)
     _check_adasum(op, process_set)

@@ -1,4 +1,4 @@
-"""Elastic training with TensorFlow: go on when hosts come and go. The states are what survives, `run` is the loop."""
+"""Elastic training with TensorFlow: continue when hosts come and go. The states survive, `run` is the loop."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class TensorFlowState(ObjectState):
     def __init__(self, variables: Sequence[Any] | None = None, session: Any = None, **kwargs: Any) -> None:
         self.variables = list(tf.compat.v1.global_variables() if variables is None else variables)
         self.session = session
-        self._broadcasts: dict[int, Any] = {}  # of a graph, by the rank they take over from
+        self._broadcasts: dict[int, Any] = {}  # of a graph, by root rank
         self._assignment: tuple[Any, list[Any]] | None = None
         super().__init__(bcast_object=broadcast_object, get_rank=rank, **kwargs)
         self.save()
@@ -87,7 +87,7 @@ class TensorFlowState(ObjectState):
                 broadcast_variables(self.variables, root_rank=root)
         else:
             if root not in self._broadcasts:
-                # On the wire nodes have their names, whichever roots this process had before.
+                # In the negotiation the names are those of the nodes, independent of earlier roots of this process.
                 with tf.compat.v1.name_scope(f"elastic_from_{root}/"):
                     self._broadcasts[root] = broadcast_variables(self.variables, root_rank=root)
             self._run(self._broadcasts[root])

@@ -33,7 +33,7 @@ _ERRORS: dict[int, Any] = {
 
 
 class _Call(NamedTuple):
-    """What the verb is told besides tensors."""
+    """The parameters of the verb besides tensors."""
 
     op: str
     kind: Kind
@@ -111,7 +111,7 @@ def _call(op: str, tensors: Sequence[Any], types: Sequence[Any], work: Callable[
 
 
 def _in_a_graph(work: Callable[..., list[Array]]) -> Callable[..., list[Array]]:
-    """The work, with errors that TensorFlow knows: a ValueError of Python becomes an InvalidArgumentError again."""
+    """The work, with TensorFlow's errors: a ValueError of Python becomes an InvalidArgumentError again."""
 
     def run(*arrays: Array) -> list[Array]:
         try:
@@ -127,7 +127,7 @@ def _arrays(tensors: Sequence[Any]) -> list[Array]:
 
 
 def _names(op: str, attributes: dict[str, Any], name: str | None, count: int) -> tuple[str, list[str]]:
-    """The name of the node, and the names on the wire."""
+    """The name of the node, and the names in the negotiation."""
     node = name or op
     if not tf.executing_eagerly():
         node = tf.compat.v1.get_default_graph().unique_name(node, mark_as_used=False)
@@ -141,7 +141,7 @@ def _names(op: str, attributes: dict[str, Any], name: str | None, count: int) ->
 
 
 class _Op:
-    """What the gradients want to know of an operation."""
+    """The attributes of an operation that its gradient needs."""
 
     def __init__(self, inputs: Sequence[Any], outputs: Sequence[Any], attributes: dict[str, Any]) -> None:
         self.inputs = inputs

@@ -1,4 +1,4 @@
-"""What scripts call once at the start, so that all ranks begin with the same values; and collectives on objects."""
+"""Functions for the start of a script that give all ranks the same values, and collectives on objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def broadcast_object(
     """Return the object of `root_rank`, unpickled; the root returns its own.
 
     The default name is that of the local object's type, so ranks pass the same type or a name. No session is needed:
-    objects do not travel through graphs.
+    objects cannot be sent in graphs.
     """
     return objects.broadcast_object(obj, root_rank, name, process_set)
 

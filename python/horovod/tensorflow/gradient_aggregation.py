@@ -23,7 +23,7 @@ Reduce = Callable[[list[Any], list[Any]], Sequence[Any]]  # gradients and their 
 
 
 class Aggregation:
-    """What the helpers have in common: all but the kind of their variables."""
+    """Shared by the helpers: everything except the kind of their variables."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Aggregation:
         return [tf.convert_to_tensor(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
 
     def _reduced(self, grads: list[Any], variables: list[Any]) -> list[Any]:
-        """What is handed out when the passes are complete."""
+        """The result when the passes are complete."""
         results = list(grads)
         global_places = [place for place, variable in enumerate(variables) if variable not in self._local]
         reduced = self.allreduce_func(
@@ -229,7 +229,7 @@ def _in_plain_graph() -> bool:
 
 
 def _operations(results: Sequence[Any]) -> list[Any]:
-    """What can be waited for in a graph, of what assignments and optimizers return."""
+    """The results of assignments and optimizers that can be waited for in a graph."""
     if tf.executing_eagerly():
         return []
     found = [getattr(each, "op", each) for each in results]

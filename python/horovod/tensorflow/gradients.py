@@ -1,8 +1,8 @@
-"""Reducing a list of gradients: what the optimizers of TensorFlow and Keras and the gradient tapes have in common.
+"""Reducing a list of gradients: shared by the optimizers of TensorFlow and Keras and the gradient tapes.
 
-In a graph a large gradient is an operation of its own, which starts as soon as backpropagation has computed it; small
-ones of neighbouring variables travel together, because a node of the graph costs more time than they do. An eager
-operation would block the ones after it; there all dense gradients travel as one group.
+In a graph a large gradient is a separate operation, which starts as soon as backpropagation has computed it; small
+ones of neighbouring variables are sent together, because a node of the graph costs more time than they do. An eager
+operation would block the ones after it; there all dense gradients are sent as one group.
 
 Thread rule: pure functions of their arguments, apart from the communication.
 """
@@ -31,7 +31,7 @@ from horovod.tensorflow.variable_set import VariableSet, name_of, names_of, natu
 Groups = int | Sequence[Sequence[Any]] | None  # a number of groups, or the variables of each
 
 # Without explicit groups: 300 gradients of 16 KiB and less made a tenth more steps in five operations than in 300.
-SMALL_ELEMENTS = 16 << 10  # more than that travel alone
+SMALL_ELEMENTS = 16 << 10  # larger gradients are sent alone
 BUNCH_ELEMENTS = 256 << 10
 BUNCH_MEMBERS = 64
 
@@ -70,7 +70,7 @@ def check_predivide_factor(factor: float, op: int) -> None:
 
 @dataclass(frozen=True)
 class Wire:
-    """How gradients travel. The fields are the arguments of DistributedOptimizer and DistributedGradientTape."""
+    """How gradients are sent. The fields are the arguments of DistributedOptimizer and DistributedGradientTape."""
 
     op: int = Average
     compression: Any = Compression.none
@@ -117,7 +117,7 @@ class Wire:
         return grads
 
     def _bunches(self, dense: dict[int, Any], variables: Sequence[Any], labels: Sequence[str]) -> list[list[int]]:
-        """Which gradients travel together, of one type each. All ranks find the same, whatever order theirs are in."""
+        """Groups of gradients to send together, of one type each. All ranks get the same, whatever their order is."""
         places = sorted(dense, key=lambda place: natural_order(labels[place]))
         if isinstance(self.groups, int):
             bunches = [list(part) for part in split_list(places, self.groups)]
@@ -151,7 +151,7 @@ class _Sending:
         }
 
     def one(self, place: int, slices: tf.IndexedSlices) -> Any:
-        """Sparse gradients are gathered, so that there is no sum to divide before, and nothing to compress."""
+        """Sparse gradients are gathered, so there is no sum to divide, and nothing to compress."""
         return allreduce(slices, name=self._labels[place], **self._always)
 
     def many(self, places: Sequence[int], grads: Sequence[Any]) -> Iterable[tuple[int, Any]]:
@@ -197,8 +197,8 @@ def reduce_gradients(
     """Return the gradients reduced over the process set, in the given order.
 
     Missing gradients stay None, those of `local_vars` are at most divided by the number of ranks, and outside of the
-    set, or alone in it, all are returned as they are. On the wire gradients are called `prefix` and the name of their
-    variable, within the name scope; `names` are used as they are.
+    set, or alone in it, all are returned as they are. In the negotiation gradients are called `prefix` and the name of
+    their variable, within the name scope; `names` are used as they are.
     """
     wire = Wire(
         op,

@@ -1,8 +1,8 @@
 """Collective operations on tensors, eager and in graphs, one graph node each; and the basics.
 
-Names on the wire are those of the graph's nodes, which have the default `Horovod<Op>_<name of the tensor>`; eagerly the
-given name, or `Horovod<Op>`: TensorFlow runs what one thread does eagerly in order. `ignore_name_scope` drops all up to
-the last slash. Members of a group get `_<i>of<n>`.
+Names in the negotiation are those of the graph's nodes, which have the default `Horovod<Op>_<name of the tensor>`;
+eagerly the given name, or `Horovod<Op>`: TensorFlow runs what one thread does eagerly in order. `ignore_name_scope`
+drops all up to the last slash. Members of a group get `_<i>of<n>`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _registered(process_set: ProcessSet) -> int:
-    """The id of a set that the engine knows; ValueError otherwise, and before `init`."""
+    """The id of a registered set; ValueError otherwise, and before `init`."""
     process_set_id = id_of(process_set)
     checked(library().hvd_process_set_size(process_set_id))
     return process_set_id
@@ -280,7 +280,7 @@ def _grouped_reducescatter(
 
 @as_written
 def join() -> Any:
-    """Say that this rank has no more data, and return the rank that was last to say so, when all did.
+    """Report that this rank has no more data, wait until all ranks have, and return the last rank.
 
     Meanwhile the other ranks' allreduces take zeros for this rank; Average still divides by the full size.
     """

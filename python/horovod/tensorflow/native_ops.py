@@ -1,6 +1,6 @@
 """Horovod's graph operations as TensorFlow's own wrappers: `module().horovod_allreduce(tensor, ...)` and so on.
 
-They are in libhorovod_tensorflow.so, which lies beside libhorovod.so. If it cannot be used with the installed
+They are in libhorovod_tensorflow.so, next to libhorovod.so. If it cannot be used with the installed
 TensorFlow, or HOROVOD_TENSORFLOW_FALLBACK=1, the operations of fallback.py take their place.
 """
 
@@ -65,7 +65,7 @@ def _run_concurrently() -> None:
     """Keep functions from running our operations one after the other in the order of the program.
 
     They have to be stateful, because others are folded and merged; but stateful ones get a control edge from each to
-    the next, and ranks whose orders differ would wait for each other for ever. TensorFlow has a list of exceptions, for
+    the next, and ranks whose orders differ would wait for each other forever. TensorFlow has a list of exceptions, for
     its own collectives.
     """
     try:

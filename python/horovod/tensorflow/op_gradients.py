@@ -33,7 +33,7 @@ class _Set(ProcessSet):
 
 
 def _common(op: Any) -> dict[str, Any]:
-    """The arguments of a verb that its gradient takes over. An eager one is named after it."""
+    """The arguments of a verb that its gradient also uses. An eager one is named after it."""
     name = op.get_attr("tensor_name")
     name = name.decode() if isinstance(name, bytes) else name
     return {
@@ -112,7 +112,7 @@ def _alltoall(op: Any, gradient: Any, _: Any) -> Any:
 
 
 def _scale(op: Any, gradient: Any) -> Any:
-    """What the rows of a reducescatter's gradient are multiplied by."""
+    """The factor for the rows of a reducescatter's gradient."""
     factor = op.get_attr("prescale_factor") * op.get_attr("postscale_factor")
     if op.get_attr("reduce_op") == Sum:
         process_set = _Set(op.get_attr("process_set_id"))

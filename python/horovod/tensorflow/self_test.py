@@ -1,4 +1,4 @@
-"""Tries once per TensorFlow, in a process of its own, whether a kernel may finish from another thread.
+"""Tests once per version of TensorFlow, in a separate process, whether a kernel may finish from another thread.
 
 The graph operations rely on how TensorFlow stores a callback (src/adapters/tensorflow/done_callback.h). Should a future
 version do it differently, Horovod uses slower operations.
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from horovod.common.self_test import PASSED, SelfTest
 
-# The first line says that TensorFlow and the library are there: whatever fails before tells nothing.
+# The first line reports that TensorFlow and the library are loaded: earlier failures prove nothing.
 _SCRIPT = """
 import sys
 sys.path[:] = sys.argv[2:]

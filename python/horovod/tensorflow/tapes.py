@@ -42,7 +42,7 @@ class TapeMethods:
     ) -> Any:
         """Return the gradients of all ranks together, a list for a list of sources.
 
-        `use_generic_names`: on the wire they are called grad_0, grad_1 and so on, whatever the variables are called.
+        `use_generic_names`: the names in the negotiation are grad_0, grad_1 and so on, not those of the variables.
         """
         computed = super().gradient(  # type: ignore[misc]
             target, sources, output_gradients, unconnected_gradients=unconnected_gradients
@@ -163,7 +163,7 @@ def _distributed(base: type) -> Any:
 def _twin(gradtape: tf.GradientTape, wire: Wire) -> Any:
     methods = _distributed(gradtape.__class__)
     twin = methods.__new__(methods)
-    twin.__dict__ = gradtape.__dict__  # not a copy: what is recorded, and whether it was used, stays one
+    twin.__dict__ = gradtape.__dict__  # not a copy: both share their records and whether they were used
     twin._wire = wire
     twin._local_sources = VariableSet()
     twin._local_layers = ()

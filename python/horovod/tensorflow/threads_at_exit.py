@@ -12,7 +12,7 @@ import threading
 import time
 from types import FrameType
 
-_PATIENCE = 5.0  # seconds, for all of them: one may well go on for ever
+_PATIENCE = 5.0  # seconds, for all of them: one may never end
 _LOOK_AGAIN = 0.005
 
 

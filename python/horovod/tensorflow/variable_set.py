@@ -15,7 +15,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def storage(variable: Any) -> Any:
-    """What a variable keeps its value in: Keras wraps TensorFlow's, and either may be handed to us."""
+    """The TensorFlow variable with the value: Keras wraps it, and callers may pass either."""
     for attribute in ("_value", "_variable"):  # of Keras 3; of mixed precision in Keras 2
         inner = getattr(variable, attribute, None)
         if inner is not None and hasattr(inner, "assign"):
@@ -32,7 +32,7 @@ class VariableSet:
             self.add(variable)
 
     def add(self, variable: Any) -> None:
-        """Add it; nothing happens if it is there."""
+        """Add it, unless it is already in the set."""
         inner = storage(variable)
         self._variables[id(inner)] = inner
 

@@ -1,4 +1,4 @@
-"""Broadcasting variables: the values travel as groups, and are assigned when they are there.
+"""Broadcasting variables: the values are sent in groups, and assigned on arrival.
 
 TensorFlow's C API cannot write into a variable, so that what is called in place is a read, a broadcast and an
 assignment.
@@ -34,7 +34,7 @@ def _is_resource(variable: Any) -> bool:
 
 
 def _unique(names: Iterable[str]) -> list[str]:
-    """The names, with a number where one comes again: eager variables are all called Variable unless told otherwise."""
+    """The names, with a number for repeated ones: by default all eager variables are called Variable."""
     seen: Counter[str] = Counter()
     unique = []
     for name in names:
@@ -77,7 +77,7 @@ def broadcast_in_place(
 
 
 def _assigned(variable: Any, value: Any) -> Any:
-    """Assign, and return the new value; in a graph, one that is there only after the assignment."""
+    """Assign, and return the new value; in a graph, one that is available only after the assignment."""
     if _executing_eagerly():
         variable.assign(value)
         return value

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 @functools.cache
 def _is_compiled() -> Callable[[Any], bool]:
-    """The function that tells whether a graph, or one around it, is that of a `tf.function(jit_compile=True)`.
+    """The function that returns whether a graph, or one around it, is that of a `tf.function(jit_compile=True)`.
 
     It is not part of TensorFlow's public interface. Without it XLA's own error comes later, when the function first
-    runs: it says that there is no kernel for the operation.
+    runs: it reports that there is no kernel for the operation.
     """
     try:
         from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext

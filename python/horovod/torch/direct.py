@@ -72,7 +72,7 @@ class _Bytes:
 
 
 def adopt(memory: EngineMemory, like: torch.Tensor) -> torch.Tensor:
-    """A copy of the result in PyTorch's own memory, which knows the streams that use it; the engine's does not."""
+    """A copy of the result in PyTorch's own memory, which tracks the streams that use it; the engine's does not."""
     result = torch.empty(memory.shape, dtype=like.dtype, device=like.device)
     source = torch.as_tensor(_Bytes(memory), device=like.device)
     result.view(-1).view(torch.uint8).copy_(source)

@@ -1,4 +1,4 @@
-"""What scripts call once at the start, so that all ranks begin with the same parameters and optimizer state."""
+"""Functions for the start of a script that give all ranks the same parameters and optimizer state."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _AVERAGE = Reduction(Average, 1.0, 1.0)
 
 
 def _is_followed(tensor: Tensor) -> bool:
-    """Whether autograd records what is done with the tensor."""
+    """Whether autograd records operations on the tensor."""
     return isinstance(tensor, Tensor) and tensor.requires_grad and torch.is_grad_enabled()
 
 
@@ -48,7 +48,7 @@ def _refuse_scalar(verb: str, name: str | None, tensor: Tensor) -> None:
 
 @dataclass
 class _Call:
-    """A call of a verb: how to run it, and what its gradient needs to know."""
+    """A call of a verb: how to run it, and the data that its gradient needs."""
 
     plain: Callable[[Sequence[Tensor]], Sequence[Tensor]]
     collectives: TorchCollectives

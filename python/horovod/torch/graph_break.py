@@ -1,6 +1,6 @@
 """Collectives run outside the graphs of torch.compile: they depend on other processes, and on ctypes.
 
-A compiled function that calls one is cut there in two graphs. PyTorch would find that out by itself, but only after it
+A compiled function that calls one is split there into two graphs. PyTorch would do so itself, but only after it
 has traced through the verb and compiled pieces of it.
 """
 

@@ -1,7 +1,7 @@
 """Tensors of an accelerator, for an engine that works in host memory: they are copied to pinned memory and back.
 
-A staged tensor is seen by the engine as its host copy (StagedView). The copy to the host runs on a stream of its own,
-behind what the current stream has to do so far; the operation is submitted when it is there, by a thread unless the
+The engine gets the host copy of a staged tensor (StagedView). The copy to the host runs on a separate stream,
+after the earlier work of the current stream; the operation is submitted when it has finished, by a thread unless the
 caller waits anyway. The copy back is queued on another stream when the operation is synchronised, and the then current
 stream waits for it, not the host.
 

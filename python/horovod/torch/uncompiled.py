@@ -1,4 +1,4 @@
-"""What graph_break.py needs of torch.compile; importing it imports the compiler."""
+"""The parts of torch.compile for graph_break.py; importing it imports the compiler."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Reader {
         return attributes_.values[i];
     }
     throw CallError(kFfiInvalidArgument, "the compiled call has no attribute " + std::string(name) +
-                                             "; compile it with the horovod that runs it");
+                                             "; compile it with the same version of horovod that runs it");
   }
 
   const FfiAttributes& attributes_;
@@ -78,7 +78,8 @@ std::vector<int32_t> split_numbers(std::string_view text) {
   while (place < end) {
     int32_t value = 0;
     auto [stop, problem] = std::from_chars(place, end, value);
-    if (problem != std::errc()) throw CallError(kFfiInvalidArgument, "the compiled call has a damaged list of numbers");
+    if (problem != std::errc())
+      throw CallError(kFfiInvalidArgument, "the compiled call has an invalid list of numbers");
     numbers.push_back(value);
     place = stop + 1;
   }

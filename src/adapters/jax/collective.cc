@@ -98,7 +98,7 @@ void Collective::start(bool wait_follows) {
     if (code != HVD_OK) fail(code);
     return;
   }
-  places_.reserve(call_.groups.size());  // the engine is told where they are
+  places_.reserve(call_.groups.size());  // the engine has pointers to them
   size_t first = 0;
   for (int32_t size : call_.groups) {
     std::vector<hvd_request> requests;
@@ -162,7 +162,7 @@ void* Collective::memory_for(Place& place, size_t index, int32_t ndim, const int
     bytes *= static_cast<size_t>(shape[i]);
     fits = fits && shape[i] == output.shape[i];
   }
-  static std::byte nothing[64];  // an empty array has no memory, but NULL would say that there is none to be had
+  static std::byte nothing[64];  // an empty array has no memory, but NULL would mean that allocation failed
   if (fits) return output.data != nullptr ? output.data : nothing;
   place.problems.push_back("the result of " + call_.names[index] + " has the shape " + text_of(ndim, shape) + ", but " +
                            text_of(output.ndim, output.shape) +

@@ -1,7 +1,7 @@
-// One collective on any number of arrays: everything is submitted before anything is waited for, so that the engine can
-// fuse, and so that ranks whose XLA runs calls in different orders need only agree on what is in one call.
+// One collective on any number of arrays: everything is submitted before anything is waited for. So the engine can
+// fuse, and ranks whose XLA runs calls in different orders need only agree on the contents of one call.
 //
-// Thread rule: one thread at a time; `finish` may run in another one than `start`.
+// Thread rule: one thread at a time; `finish` may run in another thread than `start`.
 #pragma once
 
 #include <memory>
@@ -14,24 +14,24 @@ namespace hvd::jax {
 
 class Collective {
  public:
-  // The memory of the buffers stays until `finish` has returned, or the destructor.
+  // The buffers must stay valid until `finish` has returned, or until the destructor.
   Collective(Call call, std::vector<hvd_tensor> inputs, std::vector<hvd_tensor> outputs);
   Collective(const Collective&) = delete;
   Collective& operator=(const Collective&) = delete;
-  ~Collective();  // waits for what is in flight
+  ~Collective();  // waits for operations in flight
 
-  void start(bool wait_follows);  // CallError: one was refused; those before it go on, until the destructor
-  void finish();                  // CallError: it failed, or a result is not of the size that was compiled
-  // On a GPU: returns when all is launched, and puts `stream` behind it. The arrays stay until that has come so far.
+  void start(bool wait_follows);  // CallError: a request was rejected; earlier ones continue until the destructor
+  void finish();                  // CallError: it failed, or the size of a result is not the compiled one
+  // On a GPU: returns when all is launched, and makes `stream` wait for it. The arrays must stay valid until then.
   void finish_on_stream(void* stream);
 
  private:
-  // A result whose size other ranks determine, too.
+  // A result whose size depends on other ranks.
   struct Place {
     Collective* owner;
     size_t first;                                     // tensor of the group
-    std::vector<std::string> problems;                // of sizes that do not fit
-    std::vector<std::unique_ptr<std::byte[]>> spare;  // memory for those: the other ranks' exchange must not fail
+    std::vector<std::string> problems;                // results of unexpected size
+    std::vector<std::unique_ptr<std::byte[]>> spare;  // memory for those: the exchange of the other ranks must not fail
   };
 
   bool is_on_gpu() const { return !inputs_.empty() && inputs_.front().device != HVD_HOST_DEVICE; }

@@ -1,8 +1,8 @@
-// XLA's FFI C API as far as the adapter needs it: our own declarations, so that no jaxlib is needed to build this.
-// They describe version 0.x of the API. XLA may change layouts with any version, so `horovod.jax` runs the self test of
-// library.cc in another process before it uses them with a jaxlib that it has not seen.
+// The part of XLA's FFI C API that the adapter needs: our own declarations, so building this needs no jaxlib. They
+// describe version 0.x of the API. Layouts may change with any version of XLA, so with a jaxlib of unknown version
+// `horovod.jax` first runs the self test of library.cc in another process.
 //
-// Thread rule: plain data. XLA owns a frame and all that it points to for the time of the call.
+// Thread rule: plain data. XLA owns a frame and everything it points to during the call.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ struct FfiMetadata {
   int64_t state_type_id;
 };
 
-// The first call of a handler asks for its metadata: the frame has this extension then.
+// The first call of a handler queries its metadata: the frame then has this extension.
 constexpr int kMetadataExtension = 1;
 struct FfiMetadataExtension {
   FfiExtension base;

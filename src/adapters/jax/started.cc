@@ -14,13 +14,14 @@ namespace {
 struct Started {
   std::vector<std::unique_ptr<std::byte[]>> memory;
   std::vector<size_t> sizes;
-  std::unique_ptr<Collective> collective;  // last: it is destroyed first, and waits for the engine to leave the memory
+  // last member: it is destroyed first, and waits until the engine no longer uses the memory
+  std::unique_ptr<Collective> collective;
 };
 
-// Never destroyed: XLA's threads may still run calls while the process ends.
+// Never destroyed: XLA's threads may still run calls while the process exits.
 struct Table {
   std::mutex mutex;
-  std::map<uint64_t, Started> entries;  // guarded by mutex, as the number
+  std::map<uint64_t, Started> entries;  // guarded by mutex, like the number
   uint64_t next = 1;
 };
 Table& table() {
@@ -28,16 +29,16 @@ Table& table() {
   return table;
 }
 
-// XLA's arrays have no 64-bit integers unless the user asks for them.
+// XLA's arrays have no 64-bit integers by default.
 void check_number(const FfiBuffer& buffer) {
   if (buffer.dtype != kFfiU32 || size_in_bytes(buffer) != sizeof(uint64_t))
-    throw CallError(kFfiInvalidArgument, "the number of a started operation is an array of two uint32");
+    throw CallError(kFfiInvalidArgument, "the number of a started operation must be an array of two uint32");
 }
 
 }  // namespace
 
 void start_collective(const FfiFrame& frame) {
-  if (frame.outputs.count != 1) throw CallError(kFfiInvalidArgument, "a start has one result, its number");
+  if (frame.outputs.count != 1) throw CallError(kFfiInvalidArgument, "a start must have one result, its number");
   const FfiBuffer& number = *buffers_of(frame.outputs)[0];
   check_number(number);
   Started started;
@@ -64,7 +65,8 @@ void start_collective(const FfiFrame& frame) {
 }
 
 void finish_collective(const FfiFrame& frame) {
-  if (frame.inputs.count != 1) throw CallError(kFfiInvalidArgument, "a done takes one array, the number of its start");
+  if (frame.inputs.count != 1)
+    throw CallError(kFfiInvalidArgument, "a done must have one array, the number of its start");
   const FfiBuffer& number = *buffers_of(frame.inputs)[0];
   check_number(number);
   uint64_t own = 0;
@@ -75,7 +77,7 @@ void finish_collective(const FfiFrame& frame) {
   if (entry.empty())
     throw CallError(
         kFfiInvalidArgument,
-        "this operation is done already, or was started in a world that has ended: call done once per start");
+        "this operation has already finished, or was started in a world that has ended: call done once per start");
   Started& started = entry.mapped();
   started.collective->finish();
   auto outputs = buffers_of(frame.outputs);

@@ -1,5 +1,5 @@
-// Collectives between their start and their end, each a custom call of its own, by number. They work in memory of their
-// own: XLA may move an array from one buffer to another between two calls.
+// Collectives with separate custom calls for start and end, identified by number. They use their own memory: XLA may
+// move an array from one buffer to another between two calls.
 //
 // Thread rule: any thread.
 #pragma once
@@ -16,7 +16,7 @@ void start_collective(const FfiFrame& frame);
 // frame: the number in, results out.
 void finish_collective(const FfiFrame& frame);
 
-// Waits for those that have been started in a world that has ended, and forgets them.
+// Waits for operations that were started in a world that has ended, and forgets them.
 void forget_started();
 
 }  // namespace hvd::jax

@@ -55,7 +55,7 @@ std::string adopt(const hvd_tensor& tensor, NDArrayHandle* array) {
                       .manager = adopted.get(),
                       .deleter = &give_back};
   if (api().NDArrayFromDLPackEx(&adopted->managed, false, array) != 0) return api().GetLastError();
-  static_cast<void>(adopted.release());  // the array's now
+  static_cast<void>(adopted.release());  // now owned by the array
   return {};
 }
 

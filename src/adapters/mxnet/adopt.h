@@ -1,4 +1,4 @@
-// Arrays of MXNet over memory of Horovod's engine, without a copy.
+// MXNet arrays on memory of Horovod's engine, without a copy.
 // Thread rule: any thread.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace hvd::mxnet {
 
-// Makes an array of the tensor, whose memory hvd_take_result gave; hvd_free gets it when the array is gone. Returns an
-// empty text, or why not: then the memory is still the caller's.
+// Creates an array from the tensor, whose memory came from hvd_take_result; when the array is freed, hvd_free gets it.
+// Returns an empty text, or an error: then the caller still owns the memory.
 std::string adopt(const hvd_tensor& tensor, NDArrayHandle* array);
 
 }  // namespace hvd::mxnet

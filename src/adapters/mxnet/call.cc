@@ -18,7 +18,7 @@ namespace {
 
 std::atomic<int64_t> newest_world{0};
 
-// The calls that exist. Never destroyed: MXNet's threads may still run while the process ends.
+// The number of existing calls. Never destroyed: MXNet's threads may still run while the process exits.
 struct InFlight {
   std::mutex mutex;
   std::condition_variable none_left;
@@ -26,7 +26,7 @@ struct InFlight {
 };
 InFlight& in_flight = *new InFlight;
 
-// A reference to an array of MXNet; the user's own may be gone before the engine comes to the call.
+// A reference to an MXNet array; the user's own may be gone when the engine runs the call.
 class Array {
  public:
   explicit Array(NDArrayHandle handle) {
@@ -39,8 +39,8 @@ class Array {
   }
   NDArrayHandle get() const { return handle_; }
 
-  // Where the elements are, or nothing and why. Not MXNDArrayGetData: of an array in a layout of oneDNN it waits for a
-  // conversion, which waits for the very call that asks.
+  // The address of the elements, or an error. Does not use MXNDArrayGetData: for an array in a oneDNN layout it waits
+  // for a conversion, which waits for this very call.
   std::optional<void*> data(std::string& problem) const {
     DLManagedTensor* view = nullptr;
     if (api().NDArrayToDLPack(handle_, &view) != 0) {
@@ -59,7 +59,7 @@ class Array {
   NDArrayHandle handle_ = nullptr;
 };
 
-// Stands for dmlc::Error.
+// Same layout as dmlc::Error.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -81,7 +81,7 @@ class Call {
   Call& operator=(const Call&) = delete;
   ~Call();
 
-  // Hands the call over to MXNet.
+  // Passes the call to MXNet.
   static void push(std::unique_ptr<Call> call, int32_t priority);
 
  private:
@@ -124,7 +124,7 @@ Call::Call(const hvd_request* requests, int32_t count, int64_t world, std::share
 }
 
 Call::~Call() {
-  // MXNet does not run a call whose arrays carry an earlier error; they raise it.
+  // MXNet does not run a call whose arrays carry an earlier error; accessing them raises it.
   ticket_->refused(HVD_ABORTED, "an earlier operation on one of its arrays has failed");
   std::lock_guard lock(in_flight.mutex);
   if (--in_flight.count == 0) in_flight.none_left.notify_all();
@@ -138,7 +138,7 @@ void Call::push(std::unique_ptr<Call> call, int32_t priority) {
   }
   std::string name = call->members_.front().name;
   static constexpr FnProperty kProperty = kCpuPrioritized;
-  // From here on MXNet owns the call, also if this fails: it wraps `param` first.
+  // From here on MXNet owns the call, even if this fails: it wraps `param` first.
   int failed = api().EnginePushAsyncND(
       on_run, call.release(), [](void* param) { delete static_cast<Call*>(param); }, &kCpu, read.data(),
       static_cast<int>(read.size()), written.data(), static_cast<int>(written.size()), &kProperty, priority,
@@ -172,7 +172,7 @@ void Call::on_run(void*, void* on_complete, void* param) {
   call->on_complete_ = *static_cast<OnComplete*>(on_complete);
   try {
     call->submit();
-  } catch (const std::exception& problem) {  // out of memory, before the engine knows of the call
+  } catch (const std::exception& problem) {  // out of memory, before submission
     call->fail(HVD_UNKNOWN, problem.what());
   }
 }
@@ -181,7 +181,7 @@ void Call::submit() {
   if (world_ < newest_world.load()) return fail(HVD_UNKNOWN, "it was started in a world that has ended");
   if (std::string problem = point_requests(); !problem.empty()) return fail(HVD_INVALID_ARGUMENT, problem);
   hvd_submit_options options{.struct_size = sizeof(hvd_submit_options), .done = &on_done, .done_context = this};
-  std::shared_ptr<Ticket> ticket = ticket_;  // the call may be gone before hvd_submit has returned
+  std::shared_ptr<Ticket> ticket = ticket_;  // the call may be deleted before hvd_submit returns
   hvd_handle handle = 0;
   hvd_code code = hvd_submit(requests_.data(), static_cast<int32_t>(requests_.size()), &options, &handle);
   if (code != HVD_OK) return fail(code, hvd_last_error());
@@ -204,8 +204,8 @@ void Call::fail(hvd_code code, const std::string& text) {
   finish(code, text);
 }
 
-// Tells MXNet, which then deletes the call. A failure stays with the arrays that should have been written, and is
-// raised where they are read. A failure that only the ticket shows is raised by a wait for the ticket.
+// Notifies MXNet, which then deletes the call. A failure stays with the output arrays, and is raised when they are
+// read. A failure that only the ticket has is raised by waiting for the ticket.
 void Call::finish(hvd_code code, const std::string& text) {
   OnComplete told = on_complete_;
   if (code == HVD_OK || !writes_input(requests_.front().kind)) return told.callback(told.engine, told.param, nullptr);

@@ -1,7 +1,7 @@
-// One operation on its way through two engines: MXNet's, which calls it when its arrays are ready, and Horovod's, which
-// calls back when it is done; then MXNet is told.
+// One operation that passes through two engines: MXNet's calls it when its arrays are ready, and Horovod's calls back
+// when it is done; then MXNet is notified.
 //
-// Thread rule: push() in any thread. MXNet owns the call and deletes it after it was told, in whichever thread.
+// Thread rule: push() in any thread. MXNet owns the call and deletes it, in any thread, after the notification.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,14 @@
 
 namespace hvd::mxnet {
 
-// Pushes one request, or a group, to MXNet's engine and returns at once. The `data` of their inputs are arrays of MXNet
-// (NDArrayHandle) that share no memory with each other. Those of kinds whose result is as large as the input are also
-// the outputs; the other results are read through the ticket. Everything is copied. `world` counts the worlds of
-// this process: what MXNet runs only after something of a later one was pushed fails. Returns an empty text, or why
-// not.
+// Pushes one request, or a group, to MXNet's engine and returns at once. The `data` of their inputs are MXNet arrays
+// (NDArrayHandle) that share no memory. If the result is as large as the input, the inputs are also the outputs; other
+// results are read through the ticket. Everything is copied. `world` counts the worlds of this process: a call fails if
+// MXNet runs it after one of a later world was pushed. Returns an empty text, or an error.
 std::string push(const hvd_request* requests, int32_t count, int32_t priority, int64_t world,
                  std::shared_ptr<Ticket> ticket);
 
-// Waits until no call is left, for this many seconds at most, and returns how many are left.
+// Waits until no call is left, for this many seconds at most, and returns the number left.
 int64_t wait_all(double seconds);
 
 }  // namespace hvd::mxnet

@@ -1,5 +1,5 @@
-// libhorovod_mxnet.so: what the Python package calls (python/horovod/mxnet/native.py has the same declarations).
-// Functions that return a text return "" if nothing is wrong; it is valid until the thread's next call.
+// libhorovod_mxnet.so: the functions for the Python package (python/horovod/mxnet/native.py has the same declarations).
+// Functions that return a text return "" on success; it is valid until the thread's next call.
 #include <exception>
 #include <memory>
 #include <string>
@@ -27,12 +27,12 @@ const char* text_of(Function function) {
 
 }  // namespace
 
-// `path` is that of the libmxnet.so that Python has loaded.
+// `path`: the libmxnet.so that Python has loaded.
 HVD_MXNET const char* hvd_mxnet_load(const char* path) {
   return text_of([&] { return hvd::mxnet::load_api(path); });
 }
 
-// As push() in call.h. The ticket is given back with hvd_mxnet_forget.
+// See push() in call.h. Return the ticket with hvd_mxnet_forget.
 HVD_MXNET const char* hvd_mxnet_push(const hvd_request* requests, int32_t count, int32_t priority, int64_t world,
                                      TicketOwner** ticket) {
   return text_of([&] {

@@ -29,7 +29,8 @@ class Loader {
 const MxApi& api() { return table; }
 
 std::string load_api(const char* path) {
-  void* library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);  // kept: functions of it are called until the process ends
+  // never closed: its functions are called until the process exits
+  void* library = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
   if (library == nullptr) return std::string("MXNet is not loaded from ") + path;
   Loader load(library);
 #define HVD_LOAD(name) load(table.name, "MX" #name)

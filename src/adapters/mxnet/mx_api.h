@@ -1,5 +1,5 @@
-// MXNet's C API as far as the adapter needs it: our own declarations, looked up at run time in the library that Python
-// has loaded, so that MXNet is not needed to build this. Made for MXNet 1.9; load_api() refuses other versions.
+// The part of MXNet's C API that the adapter needs: our own declarations, looked up at run time in the library that
+// Python has loaded, so building this needs no MXNet. Made for MXNet 1.9; load_api() rejects other versions.
 //
 // Thread rule: load_api() runs once, while the Python package is imported; afterwards the table is only read.
 #pragma once
@@ -11,7 +11,7 @@ namespace hvd::mxnet {
 
 using NDArrayHandle = void*;
 
-// DLPack 0.2, by which arrays show their memory and take over memory of others.
+// DLPack 0.2, which arrays use to share memory.
 struct DLTensor {
   void* data;
   int32_t device_type, device_id;
@@ -34,15 +34,16 @@ struct Context {
 };
 constexpr Context kCpu{1, 0};
 
-// What an engine function gets as `on_complete`: valid until it returns, so it is copied. `error` is a dmlc::Error, a
-// std::runtime_error without members of its own; MXNet copies it before the callback returns. NULL: success.
+// The `on_complete` argument of an engine function: valid until the function returns, so it is copied. `error` is a
+// dmlc::Error, a std::runtime_error without members of its own; MXNet copies it before the callback returns. NULL:
+// success.
 struct OnComplete {
   void (*callback)(void* engine, void* param, const void* error);
   void* engine;
   void* param;
 };
 
-enum FnProperty : int32_t { kCpuPrioritized = 3 };  // run by the threads that do not compute
+enum FnProperty : int32_t { kCpuPrioritized = 3 };  // run by threads that do not compute
 
 using EngineFunction = void (*)(void* run_context, void* on_complete, void* param);
 using ParamDeleter = void (*)(void* param);
@@ -63,7 +64,7 @@ struct MxApi {
 
 // The loaded table.
 const MxApi& api();
-// Fills the table from the library at this path, which is loaded already. Returns what is wrong, or an empty text.
+// Fills the table from the library at this path, which is already loaded. Returns an error, or an empty text.
 std::string load_api(const char* path);
 
 }  // namespace hvd::mxnet

@@ -1,7 +1,7 @@
-// What Python keeps of an operation: how far it is, and the engine's handle once there is one.
+// What Python keeps of an operation: its state, and the engine's handle once there is one.
 //
-// Shared by the call, which writes it, and by Python, which may drop it at any time: the last owner releases the
-// handle. Thread rule: any thread.
+// Shared by the call, which writes it, and Python, which may drop it at any time: the last owner releases the handle.
+// Thread rule: any thread.
 #pragma once
 
 #include <condition_variable>
@@ -22,10 +22,10 @@ class Ticket {
   void submitted(hvd_handle handle);
   void refused(hvd_code code, std::string text);  // it was not submitted, and will not be
 
-  // HVD_OK and the handle once the operation is submitted; the code with which it was refused; HVD_TIMED_OUT.
+  // HVD_OK and the handle when the operation is submitted; the error code if it was rejected; HVD_TIMED_OUT.
   hvd_code wait_submitted(double seconds, hvd_handle* handle);
   bool is_done();
-  const char* text() const { return text_.c_str(); }  // after wait_submitted has returned a refusal
+  const char* text() const { return text_.c_str(); }  // after an error of wait_submitted
 
  private:
   std::mutex mutex_;

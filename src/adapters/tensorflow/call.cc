@@ -38,7 +38,7 @@ class Call {
   Call(const Node& node, TF_OpKernelContext* context, Finish finish)
       : node_(node), context_(context), finish_(std::move(finish)) {}
 
-  // Takes the call over: it ends in finish(), now or when the engine is done.
+  // Takes ownership of the call: it ends in finish(), now or when the engine is done.
   static void start(std::unique_ptr<Call> call);
 
  private:
@@ -72,8 +72,8 @@ class Call {
   TfStatus status_;  // of the last allocation, for the message
 };
 
-// An output whose size is known takes its input's memory if nothing else needs that, which TensorFlow can tell only
-// while we hold no reference to the input. So shapes are read first, and inputs are fetched again after that.
+// An output of known size uses its input's memory if nothing else needs that, which TensorFlow can only tell while we
+// hold no reference to the input. So shapes are read first, and inputs are fetched again afterwards.
 Call::Failure Call::make_output(int index) {
   const std::vector<int64_t>& shape = shapes_[static_cast<size_t>(index)];
   TfStatus status;
@@ -195,7 +195,7 @@ void* Call::on_allocate(void* context, int32_t index, int32_t, int32_t ndim, con
   const TypePair& type = *call->types_[place];
   call->outputs_[place].reset(call->allocate(index, type.tf, type.size, shape, ndim));
   if (!call->outputs_[place]) return nullptr;
-  static std::byte nothing[64];  // an empty tensor has no memory, but NULL would say that there is none to be had
+  static std::byte nothing[64];  // an empty tensor has no memory, but NULL would mean that allocation failed
   void* data = api().TensorData(call->outputs_[place].get());
   return data != nullptr ? data : nothing;
 } catch (const std::exception&) {
@@ -218,7 +218,7 @@ Call::Failure Call::give_results(hvd_handle handle) {
                         static_cast<int32_t>(ranks));
   }
   for (size_t i = 0; i < outputs_.size(); i++) {
-    if (outputs_[i]) continue;  // the engine asked for memory, or it was there from the start
+    if (outputs_[i]) continue;  // allocated earlier
     hvd_tensor result{.struct_size = sizeof(hvd_tensor)};
     if (hvd_result(handle, static_cast<int32_t>(i), &result) != HVD_OK) return {kTfUnknown, hvd_last_error()};
     outputs_[i].reset(allocate(static_cast<int>(i), types_[i]->tf, types_[i]->size, result.shape, result.ndim));
@@ -266,7 +266,7 @@ int tf_code(hvd_code code) {
     case HVD_UNKNOWN:
     case HVD_PEER_LOST:
     case HVD_REMOVED:
-    case HVD_TIMED_OUT: return kTfUnknown;  // UNAVAILABLE would say it better, but functions turn it into INTERNAL
+    case HVD_TIMED_OUT: return kTfUnknown;  // UNAVAILABLE would fit better, but tf.function turns it into INTERNAL
   }
   return kTfUnknown;
 }
@@ -285,7 +285,7 @@ void run(const Node& node, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCall
     return;
   }
   Call::start(std::make_unique<Call>(node, context, *std::move(finish)));
-} catch (const std::exception& problem) {  // out of memory, before the engine knows of the call
+} catch (const std::exception& problem) {  // out of memory, before submission
   fail(context, kTfUnknown, node.verb.op, problem.what());
   api().RunAsyncOpKernelDoneCallback(done);
 }

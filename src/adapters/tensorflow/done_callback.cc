@@ -10,8 +10,8 @@
 namespace hvd::tensorflow {
 namespace {
 
-// What libstdc++ makes of a std::function: room for what was bound, then the function that copies or destroys it, then
-// the one that calls it.
+// The layout of std::function in libstdc++: storage for the bound object, the function that copies or destroys it, the
+// function that calls it.
 struct Layout {
   void* bound[2];
   void* manage;
@@ -20,7 +20,7 @@ struct Layout {
 static_assert(sizeof(Layout) == sizeof(Finish));
 static_assert(alignof(Layout) == alignof(Finish));
 
-// A kernel is called from few places, so few different functions are seen; asking the loader costs a microsecond.
+// A kernel is called from few places, so there are few different functions; asking the loader costs a microsecond.
 std::array<std::atomic<void*>, 8> known{};
 
 bool is_code(void* address) {

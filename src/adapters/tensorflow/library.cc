@@ -1,5 +1,5 @@
-// libhorovod_tensorflow.so: loaded by tf.load_op_library, which collects the operations that are registered meanwhile.
-// So registration is a static initialiser. It is the only one here that does something, and those of other files only
+// libhorovod_tensorflow.so: loaded by tf.load_op_library, which collects the operations registered during loading. So
+// registration is a static initialiser. It is the only one in this library with side effects; those in other files only
 // build constants.
 #include <exception>
 #include <string>
@@ -17,10 +17,10 @@ std::string register_all() try {
   return problem.what();
 }
 
-// Never destroyed: TensorFlow's threads may still run kernels while the process ends.
+// Never destroyed: TensorFlow's threads may still run kernels while the process exits.
 const std::string& problem = *new std::string(register_all());
 
 }  // namespace
 
-// What went wrong while the library was loaded; an empty text if nothing did.
+// The error while the library was loaded; empty on success.
 extern "C" __attribute__((visibility("default"))) const char* hvd_tensorflow_problem() { return problem.c_str(); }

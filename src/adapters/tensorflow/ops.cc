@@ -35,7 +35,7 @@ Definition definition_of(const Verb& verb) {
   }
   definition.inputs = {grouped ? "tensors: num_tensors * T" : "tensor: T"};
   definition.outputs = {grouped ? "outputs: num_tensors * T" : "output: T"};
-  // TensorFlow names eager operations after their type; tensor_name is then the name that the user gave.
+  // TensorFlow names eager operations after their type; tensor_name is then the user's name.
   definition.attributes = {"ignore_name_scope: bool = false", "process_set_id: int = 0", "tensor_name: string = ''"};
   std::vector<const char*>& attributes = definition.attributes;
   if (verb.kind == HVD_ALLREDUCE || verb.kind == HVD_REDUCESCATTER) {
@@ -60,7 +60,8 @@ void check(const TfStatus& status, const std::string& what, std::string& problem
   if (!status.ok() && problem.empty()) problem = what + ": " + status.message();
 }
 
-// Stateful, so that TensorFlow neither folds constants nor merges equal operations: each one talks to other ranks.
+// Stateful, so that TensorFlow neither folds constants nor merges equal operations: each one communicates with other
+// ranks.
 void define(const Definition& definition, std::string& problem) {
   TF_OpDefinitionBuilder* builder = api().NewOpDefinitionBuilder(definition.op);
   for (const char* each : definition.attributes) api().OpDefinitionBuilderAddAttr(builder, each);
@@ -78,7 +79,7 @@ std::string argument_name(const char* declaration) {
   return text.substr(0, text.find(':'));
 }
 
-// On a GPU all arguments are taken from, and given in, host memory: TensorFlow copies them.
+// On a GPU all arguments are in host memory: TensorFlow copies them.
 void add_kernel(const Definition& definition, const char* device, TF_KernelBuilder* builder, std::string& problem) {
   if (std::string_view(device) != "CPU") {
     for (const auto* list : {&definition.inputs, &definition.outputs}) {
@@ -108,7 +109,7 @@ void add_verb(std::string& problem) {
   }
 }
 
-// ---- questions about the world, answered when the graph runs: an elastic world changes under a graph
+// ---- queries about the world, answered when the graph runs: an elastic world changes under a graph
 
 using Answer = int32_t (*)(int32_t process_set);
 
@@ -167,12 +168,12 @@ void add_question(std::string& problem) {
   }
 }
 
-// ---- the self-test: an operation that gives its input back from a thread that TensorFlow does not know
+// ---- the self-test: an operation that returns its input from a thread that TensorFlow did not create
 
 void echo(void*, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
   std::optional<Finish> finish = copy_callback(done);
   if (!finish) {
-    fail(context, kTfUnknown, "HorovodSelfTest", "the callback is no std::function");
+    fail(context, kTfUnknown, "HorovodSelfTest", "the callback is not a std::function");
     return api().RunAsyncOpKernelDoneCallback(done);
   }
   std::thread([context, finish = *std::move(finish)] {

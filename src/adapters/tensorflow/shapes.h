@@ -1,4 +1,4 @@
-// What TensorFlow can know of a result's shape when it builds a graph.
+// Shape inference: what is known about a result's shape when a graph is built.
 // Thread rule: pure functions of the context.
 #pragma once
 

@@ -7,7 +7,7 @@ namespace {
 
 TfApi table;
 
-// TensorFlow's symbols are global when Python's import made them so; otherwise its library is loaded all the same.
+// TensorFlow's symbols are global if Python's import made them so; in any case its library is loaded.
 void* find(const char* name) {
   if (void* symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
   static void* framework = dlopen("libtensorflow_framework.so.2", RTLD_NOW | RTLD_NOLOAD);

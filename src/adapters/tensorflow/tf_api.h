@@ -1,5 +1,5 @@
-// TensorFlow's C API as far as the adapter needs it: our own declarations, looked up at run time, so that one binary
-// serves every TensorFlow from 2.12 on and none is needed to build it. Handle types are opaque.
+// The part of TensorFlow's C API that the adapter needs: our own declarations, looked up at run time, so that one
+// binary works with every TensorFlow from 2.12 on and none is needed to build it. Handle types are opaque.
 //
 // Thread rule: load() runs once, while TensorFlow loads this library; afterwards the table is only read.
 #pragma once
@@ -105,7 +105,7 @@ struct TfApi {
 
 // The loaded table.
 const TfApi& api();
-// Fills the table. Returns what is missing, or an empty text.
+// Fills the table. Returns the missing functions, or an empty text.
 std::string load_api();
 
 }  // namespace hvd::tensorflow

@@ -20,7 +20,7 @@ struct ShapeDeleter {
 };
 using Shape = std::unique_ptr<TF_ShapeHandle, ShapeDeleter>;
 
-// A status that TensorFlow writes into.
+// A status for TensorFlow functions to write into.
 class TfStatus {
  public:
   TfStatus() : status_(api().NewStatus()) {}

@@ -1,5 +1,5 @@
-// The graph operations that move data: which they are, and what a kernel of one knows from its node.
-// Used by ops.cc (definitions) and call.cc (execution). Thread rule: plain data.
+// The graph operations that move data, and what their kernels read from a node. Used by ops.cc (definitions) and
+// call.cc (execution). Thread rule: plain data.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace hvd::tensorflow {
 
-enum class Members { one, group, named_group };  // named: every tensor of the group has a name of its own
+enum class Members { one, group, named_group };  // named: every tensor of the group has its own name
 
 struct Verb {
   const char* op;  // as registered: HorovodAllreduce
@@ -32,12 +32,12 @@ constexpr Verb kJoin{"HorovodJoin", HVD_JOIN, Members::one};
 
 // One node of a graph, or one cached eager operation.
 struct Node {
-  // Reads the attributes; reports to the construction what is wrong, and then the node must not be used.
+  // Reads the attributes; reports errors to the construction, and then the node must not be used.
   static Node* create(const Verb& verb, TF_OpKernelConstruction* construction);
 
-  // The name on the wire of tensor `index` of `count`. Iterations of a loop run at the same time, so what they have in
-  // flight must have different names, the same ones on all ranks; TensorFlow keeps to ten iterations unless told
-  // otherwise, and few names keep the negotiation's memory of past names useful.
+  // The name in the negotiation of tensor `index` of `count`. Iterations of a loop run concurrently, so their
+  // operations need different names, the same on all ranks. TensorFlow runs at most ten iterations by default, and
+  // reusing few names keeps the negotiation's cache effective.
   std::string wire_name(size_t index, size_t count, int64_t iteration) const;
 
   Verb verb;

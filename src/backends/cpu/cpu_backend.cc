@@ -29,7 +29,7 @@ Result<Reduction> reduction_of(const Request& request, int32_t ranks) {
 
 }  // namespace
 
-// The names that existing readers of timelines know the built-in data plane by.
+// The names under which readers of timelines know the built-in data plane.
 std::string_view CpuBackend::activity(Kind kind) const {
   switch (kind) {
     case Kind::allreduce: return "GLOO_ALLREDUCE";

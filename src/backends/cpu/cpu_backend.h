@@ -12,7 +12,7 @@ namespace hvd {
 
 class CpuBackend : public Backend {
  public:
-  // `collectives_of` gives the collectives of a process set this rank is in.
+  // `collectives_of` returns the collectives of a process set that has this rank.
   explicit CpuBackend(std::function<Collectives&(int32_t process_set)> collectives_of)
       : collectives_of_(std::move(collectives_of)) {}
 
@@ -31,11 +31,11 @@ class CpuBackend : public Backend {
   std::vector<Segments>& scratch(size_t count, std::vector<Segments>& lists);
 
   std::function<Collectives&(int32_t process_set)> collectives_of_;
-  Segments in_, out_;  // kept from plan to plan, so that a steady state allocates nothing
+  Segments in_, out_;  // reused between plans, so that a steady state allocates nothing
   std::vector<Segments> sent_, received_;
 };
 
-// An allreduce of two ranks, of which this is `position`, that have each other's data already.
+// An allreduce of two ranks that already have each other's data; this rank is `position`.
 Status combine(Operation& operation, ByteView theirs, int32_t position);
 
 }  // namespace hvd

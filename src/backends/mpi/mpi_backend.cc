@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-constexpr size_t kLookedAt = 4;  // of the executions under way; the first moves them all
+constexpr size_t kLookedAt = 4;  // of the executions in progress; testing the first one moves all
 constexpr size_t kSpares = 8;
 constexpr uint32_t kPollsPerLookAtTheClock = 64;
 
@@ -45,8 +45,8 @@ std::string_view MpiBackend::activity(Kind kind) const {
   return "NONE";
 }
 
-// The built-in backend has Adasum, and the words for what is not supported. An average may need a factor: how many
-// ranks there are does not matter for that.
+// The built-in backend handles Adasum, and the errors for unsupported combinations. For the factor of an average the
+// number of ranks does not matter.
 bool MpiBackend::accepts(const Plan& plan) const {
   const Request& request = plan.first();
   if (request.device != kHost || request.kind > Kind::reducescatter) return false;
@@ -113,7 +113,7 @@ bool MpiBackend::poll() {
   return any;
 }
 
-// The ranks agreed on the plan, so they are all on their way: one that is late here is stopped, or MPI has lost it.
+// The ranks agreed on the plan, so all of them take part: a rank that is late is stopped, or MPI has lost it.
 void MpiBackend::watch(TimePoint now) {
   const MpiExecution& oldest = *under_way_.front();
   double waited = seconds_of(now - oldest.since);
@@ -132,8 +132,8 @@ void MpiBackend::fail(const Status& status) {
   give_up(status);
 }
 
-// MPI may still write to their memory, and collectives cannot be cancelled: they are left where they are, and MPI is
-// not called again.
+// MPI may still write to their memory, and collectives cannot be cancelled: they are abandoned, and MPI is not called
+// again.
 void MpiBackend::give_up(const Status& status) {
   if (under_way_.empty()) return;
   session_.spoil(status);

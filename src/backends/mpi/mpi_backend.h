@@ -1,6 +1,6 @@
-// Carries the data with MPI's own collectives (HOROVOD_CPU_OPERATIONS=mpi): for networks that only MPI reaches. None of
-// them blocks, so that the ranks go on agreeing on plans meanwhile. Process sets become communicators when they are
-// first used. Adasum, and what is not supported, is left to the built-in backend.
+// Moves data with MPI's own collectives (HOROVOD_CPU_OPERATIONS=mpi): for networks that only MPI supports. None of them
+// blocks, so the ranks can agree on further plans meanwhile. Process sets become communicators on first use. Adasum,
+// and unsupported combinations, are left to the built-in backend.
 // Thread rule: the thread that drives.
 #pragma once
 
@@ -18,9 +18,9 @@ namespace hvd {
 
 struct MpiBackendSettings {
   size_t most = size_t{1} << 30;  // elements, or bytes, in one call of MPI
-  Duration stall_warning{};       // a plan that takes this long is logged; 0: never
-  Duration timeout{};             // and this long fails the world; 0: never
-  Duration start_timeout{};       // for the communicator of a process set, whose ranks have agreed to make it
+  Duration stall_warning{};       // a plan that takes longer is logged; 0: never
+  Duration timeout{};             // one that takes longer fails the world; 0: never
+  Duration start_timeout{};       // for the communicator of a process set, after its ranks have agreed to create it
   std::string rank_name;          // of this rank, for reports
   std::function<void(const Status&)> fail_world;
 };

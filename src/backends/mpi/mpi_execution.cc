@@ -17,7 +17,7 @@ size_t elements(const TensorView& view) { return static_cast<size_t>(elements_of
 size_t row_elements(const Operation& operation) { return static_cast<size_t>(row_elements_of(operation.input.shape)); }
 size_t row_bytes(const Operation& operation) { return row_elements(operation) * size_of(operation.input.dtype); }
 
-// One after the other, as MPI wants them.
+// Contiguous, as MPI requires.
 void lay_out(std::span<const size_t> sizes, std::vector<int32_t>& counts, std::vector<int32_t>& offsets) {
   counts.resize(sizes.size());
   offsets.resize(sizes.size());
@@ -41,8 +41,8 @@ Result<std::byte*> Staging::take(size_t bytes) {
   void* memory = nullptr;
   if (::posix_memalign(&memory, kPage, bytes) != 0) {
     return Status(Code::unknown,
-                  fmt::format("cannot allocate {} bytes for what goes to MPI in one piece (HOROVOD_FUSION_THRESHOLD "
-                              "limits how many tensors that are)",
+                  fmt::format("cannot allocate {} bytes for the fused data of one MPI call (HOROVOD_FUSION_THRESHOLD "
+                              "limits its size)",
                               bytes));
   }
   bytes_ = bytes;
@@ -121,9 +121,9 @@ void MpiExecution::put_out(const Operation& operation, const std::byte* place, s
   }
 }
 
-// ---- one for each kind ----
+// ---- one function per kind ----
 
-// Open MPI 4.1 needs 2.5 times as long for a large MPI_Iallreduce of two ranks in place as for pieces of a copy; with
+// Open MPI 4.1 takes 2.5 times as long for a large in-place MPI_Iallreduce of two ranks as for pieces of a copy; with
 // four ranks, and in MPICH, in place is as fast as MPI_Allreduce (benchmarks/mpi.py).
 bool MpiExecution::is_slow_in_place(const MpiComm& comm, size_t bytes) const {
   return comm.size == 2 && bytes >= kLargeBytes && std::string_view(library_->compiled_for) == "Open MPI";
@@ -270,7 +270,7 @@ Result<std::byte*> MpiExecution::pack_by_receiver(int32_t ranks) {
   return packed;
 }
 
-// ---- for what is too large for one call ----
+// ---- data too large for one call ----
 
 Status MpiExecution::gather_by_broadcasts(const MpiComm& comm, const std::byte* mine, std::byte* all) {
   std::byte* place = all;
@@ -325,7 +325,7 @@ Status MpiExecution::reduce_to_each(const MpiComm& comm, const std::byte* in, st
   return {};
 }
 
-// ---- when all requests are done ----
+// ---- after all requests are done ----
 
 void MpiExecution::finish() {
   if (kind_ == Kind::allgather) return unpack_gathered();

@@ -1,7 +1,7 @@
-// A plan under way in MPI: its requests, their buffers, and what is left to do once they are done. A fused plan has
-// *staging* memory, where its tensors lie side by side; single tensors are read and written where they are.
-// MPI counts with int: what is larger than `most` elements (bytes, where nothing is computed) goes in pieces, or, where
-// MPI wants all of it in one call, in another way. Thread rule: the thread that drives.
+// A plan in progress in MPI: its requests, their buffers, and the remaining work after they are done. A fused plan has
+// *staging* memory, where its tensors are contiguous; single tensors are used in place. MPI counts with int: more than
+// `most` elements (bytes, if nothing is computed) are split into pieces, or use another algorithm if MPI needs
+// everything in one call. Thread rule: the thread that drives.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace hvd {
 
-// Memory that is kept from plan to plan: pages that were never touched cost more than what is copied into them.
+// Memory that is reused between plans: touching new pages costs more than copying into them.
 class Staging {
  public:
   Result<std::byte*> take(size_t bytes);
@@ -29,7 +29,7 @@ class MpiExecution {
  public:
   MpiExecution(const MpiLibrary& library, size_t most) : library_(library), most_(most) {}
 
-  // Posts everything, for another plan than before. Not ok: MPI is in an unknown state.
+  // Posts everything, for a new plan. Not ok: MPI is in an unknown state.
   Status start(const Plan& plan, std::span<Operation* const> operations, const MpiComm& comm,
                const Reduction& reduction);
   Result<bool> test();  // true: done, and the results are in place
@@ -45,7 +45,7 @@ class MpiExecution {
   Status broadcast(const MpiComm& comm);
   Status alltoall(const MpiComm& comm);
   Status reducescatter(const MpiComm& comm);
-  // For what is too large for one call.
+  // For data too large for one call.
   Status gather_by_broadcasts(const MpiComm& comm, const std::byte* mine, std::byte* all);
   Status exchange_in_pieces(const MpiComm& comm, size_t row);
   Status reduce_to_each(const MpiComm& comm, const std::byte* in, std::byte* out);
@@ -53,8 +53,8 @@ class MpiExecution {
   Result<std::byte*> pack_by_receiver(int32_t ranks);
   void finish();
   void unpack_gathered();
-  void take_in(std::byte* place, const std::byte* data, size_t count) const;             // with the factor before
-  void put_out(const Operation& operation, const std::byte* place, size_t count) const;  // with the factor after
+  void take_in(std::byte* place, const std::byte* data, size_t count) const;             // applies the prescale factor
+  void put_out(const Operation& operation, const std::byte* place, size_t count) const;  // applies the postscale factor
 
   bool is_fused() const { return operations_.size() > 1; }
   size_t item() const { return size_of(reduction_.dtype); }
@@ -71,11 +71,11 @@ class MpiExecution {
   Reduction reduction_;
   std::vector<Operation*> operations_;
   std::vector<size_t> shares_;  // of each rank: bytes of allgather, elements of reducescatter
-  std::vector<int32_t> counts_, offsets_, more_counts_, more_offsets_;  // MPI reads them until it is done
+  std::vector<int32_t> counts_, offsets_, more_counts_, more_offsets_;  // MPI reads them until the request is done
   std::vector<hvd_mpi_request*> requests_;
   size_t tested_ = 0;  // requests that are done
   Staging in_, out_;
-  std::byte* staged_ = nullptr;  // where the results lie, if they are not in their places
+  std::byte* staged_ = nullptr;  // where the results are, if not in their destination
 };
 
 }  // namespace hvd

@@ -14,7 +14,7 @@ using Entry = const hvd_mpi_api* (*)();
 
 constexpr const char* kBuildAgain = "build it again with horovodrun --build-mpi";
 
-// Intel's and Cray's MPI are MPICH underneath and share its handles.
+// Intel's and Cray's MPI are based on MPICH and share its handles.
 bool is_for(std::string_view compiled_for, std::string_view version) {
   if (compiled_for == "Open MPI") return version.starts_with("Open MPI") || version.starts_with("IBM Spectrum MPI");
   return compiled_for != "MPICH" || !version.starts_with("Open MPI");
@@ -22,7 +22,7 @@ bool is_for(std::string_view compiled_for, std::string_view version) {
 
 }  // namespace
 
-// The symbols stay local: a script may bring along another MPI, as mpi4py's, whose functions have the same names.
+// The symbols stay local: a script may load another MPI, for example with mpi4py, whose functions have the same names.
 Result<MpiLibrary> MpiLibrary::load(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -32,15 +32,15 @@ Result<MpiLibrary> MpiLibrary::load(const std::string& path) {
   const hvd_mpi_api* api = entry != nullptr ? entry() : nullptr;
   if (api == nullptr || api->version != HVD_MPI_API_VERSION || api->struct_size < sizeof(hvd_mpi_api)) {
     return Status(Code::invalid_argument,
-                  fmt::format("{} is no MPI plugin of this version of Horovod; {}", path, kBuildAgain));
+                  fmt::format("{} is not an MPI plugin of this version of Horovod; {}", path, kBuildAgain));
   }
   std::array<char, HVD_MPI_TEXT> text{};
   if (api->version_text(text.data()) != 0)
-    return Status(Code::unknown, fmt::format("MPI does not tell its version ({})", path));
+    return Status(Code::unknown, fmt::format("MPI does not report its version ({})", path));
   MpiLibrary loaded(api, text.data());
   if (!is_for(api->compiled_for, loaded.version())) {
     return Status(Code::invalid_argument,
-                  fmt::format("the MPI plugin {} was compiled for {}, but this process has loaded {} already; use the "
+                  fmt::format("the MPI plugin {} was compiled for {}, but this process has already loaded {}; use the "
                               "mpicc that belongs to it: set HOROVOD_MPI_HOME, then {}",
                               path, api->compiled_for, loaded.short_version(), kBuildAgain));
   }
@@ -61,7 +61,7 @@ bool MpiLibrary::finalize_can_hang() const {
   return (major < 4 || (major == 4 && minor < 2)) && version_.find("ch4:ucx") != std::string::npos;
 }
 
-// MPICH tells how it was configured. It speaks PMI 1 unless another PMI was chosen there.
+// MPICH reports its configuration. It uses PMI 1 unless another PMI was chosen there.
 bool MpiLibrary::speaks_pmi_1() const {
   return version_.starts_with("MPICH Version:") && version_.find("--with-pmi") == std::string::npos;
 }

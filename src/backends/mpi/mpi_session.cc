@@ -18,17 +18,17 @@ namespace {
 
 constexpr int kTag = 100;
 
-// MPI's own reductions of this kind would round, or treat a NaN, otherwise than those of the built-in backend.
+// For reductions that MPI would round, or whose NaNs it would treat, differently from the built-in backend.
 void reduce_pair(int32_t dtype, int32_t op, const void* in, void* inout, int32_t count) {
   const std::byte* sources[] = {static_cast<const std::byte*>(in), static_cast<const std::byte*>(inout)};
   reduce(static_cast<DType>(dtype), static_cast<ReduceOp>(op), static_cast<std::byte*>(inout), sources,
          static_cast<size_t>(count));
 }
 
-// Says at the deadline why the process ends.
+// Reports at the deadline why the process ends.
 Watchdog watch(const char* call, TimePoint deadline) {
   return {deadline,
-          fmt::format("{} waits for ranks of MPI that have not come to it in time (HOROVOD_START_TIMEOUT): a "
+          fmt::format("{} is waiting for ranks of MPI that did not reach it in time (HOROVOD_START_TIMEOUT): a "
                       "rank has not called hvd.init(), hangs, or cannot be reached by MPI. The call cannot be "
                       "interrupted, so this process ends",
                       call)};
@@ -69,7 +69,7 @@ Status MpiSession::start(bool threads, TimePoint deadline) {
 
 Status MpiSession::usable() const {
   if (!spoiled_.ok()) {
-    return {spoiled_.code(), fmt::format("MPI cannot be used any more in this process: {}", spoiled_.message()),
+    return {spoiled_.code(), fmt::format("MPI can no longer be used in this process: {}", spoiled_.message()),
             spoiled_.origin()};
   }
   int32_t started = 0, ended = 0;
@@ -84,18 +84,18 @@ void MpiSession::spoil(const Status& why) {
   if (spoiled_.ok()) spoiled_ = why;
 }
 
-// MPICH before 4.2 over UCX's TCP can hang in MPI_Finalize (pmodels/mpich#6596). Each rank flushes its connections
-// there, which needs an answer from each peer, and then blocks in a barrier of the process manager, where it answers
-// nothing. A rank whose peer got its answers and blocks before it has answered waits for ever. No order of the calls
-// avoids that, so MPI_Finalize is not called there: the ranks meet through the process manager, which moves no data of
-// MPI, and tell it themselves that they have ended. The barrier of MPI before it lets all of MPI's own traffic end
-// while every rank still answers.
+// MPICH before 4.2 over UCX's TCP can hang in MPI_Finalize (pmodels/mpich#6596). There each rank flushes its
+// connections, which needs an answer from each peer, and then blocks in a barrier of the process manager, where it
+// answers nothing. If a rank got its answers and blocks before it has answered its peer, the peer waits forever. No
+// order of calls avoids that, so MPI_Finalize is not called: the ranks synchronise through the process manager, which
+// moves no MPI data, and report themselves that they have ended. The MPI barrier before that lets all of MPI's own
+// traffic finish while every rank still answers.
 bool MpiSession::leave(int process_manager) {
   if (process_manager < 0 || !library_.finalize_can_hang() || !library_.speaks_pmi_1()) return false;
   hvd_mpi_request* request = nullptr;
   int32_t done = 0;
   if (!comms_.empty() && library_->barrier(comms_.front()->handle, &request) == 0) {
-    // The last rank may come hours later, and MPI has nothing to sleep on.
+    // The last rank may arrive hours later, and MPI offers nothing to sleep on.
     while (done == 0 && library_->test(request, &done) == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   if (Status status = leave_process_manager(process_manager); !status.ok()) {
@@ -115,7 +115,7 @@ void MpiSession::end(int process_manager) {
     if (!has_left_) (void)library_->end();
     return;
   }
-  if (started_by_ == ::getpid()) return;  // mpirun sees that MPI was not finalised, and ends the job
+  if (started_by_ == ::getpid()) return;  // mpirun detects that MPI was not finalised, and ends the job
   log_error("ending the job: {}", spoiled_.message());
   library_->abort(1);
 }
@@ -130,7 +130,7 @@ Result<MpiComm*> MpiSession::keep(hvd_mpi_comm* handle) {
   return comms_.emplace_back(std::move(comm)).get();
 }
 
-// Null: there is none of the same ranks. All ranks of `view` come to the same answer, because they made all of them
+// Null: there is none with the same ranks. All ranks of `view` get the same answer, because they created all of them
 // together.
 Result<MpiComm*> MpiSession::find_same(hvd_mpi_comm* view) {
   for (const std::unique_ptr<MpiComm>& comm : comms_) {
@@ -179,7 +179,7 @@ Result<MpiComm*> MpiSession::communicator(const void* handle, const std::vector<
   return found;
 }
 
-// MPI would end the program for a wrong rank. A process that is not among the ranks has a world of its own.
+// MPI would end the program for an invalid rank. A process that is not among the ranks gets a world of its own.
 Result<std::vector<int32_t>> MpiSession::check_ranks(hvd_mpi_comm* view, const std::vector<int32_t>& ranks) const {
   int32_t rank = 0, size = 0;
   if (Status status = library_.check(library_->comm_place(view, &rank, &size), "MPI_Comm_rank"); !status.ok())
@@ -203,7 +203,7 @@ Result<MpiComm*> MpiSession::part_of(const MpiComm& whole, const std::vector<int
   return make_part(whole.handle, &whole, ranks, deadline);
 }
 
-// The ranks come here in the order of plans, or of hvd.init(): MPI waits for none that is not on its way, unless it
+// The ranks call this in the order of plans, or of hvd.init(): MPI only waits for ranks that will arrive, unless one
 // hangs.
 Result<MpiComm*> MpiSession::make_part(hvd_mpi_comm* of, const MpiComm* whole, const std::vector<int32_t>& ranks,
                                        TimePoint deadline) {
@@ -238,9 +238,9 @@ Status MpiSession::finish(hvd_mpi_request* request, TimePoint deadline, const ch
     if (Status status = library_.check(library_->test(request, &done), what); !status.ok()) return status;
     if (done != 0) return {};
     if (Clock::now() >= deadline) break;
-    ::sched_yield();  // MPI moves nothing by itself, and has nothing that one could sleep on
+    ::sched_yield();  // MPI makes no progress on its own, and offers nothing to sleep on
   }
-  Status late(Code::unknown, fmt::format("not all ranks of MPI came to {} in time (HOROVOD_START_TIMEOUT)", what));
+  Status late(Code::unknown, fmt::format("not all ranks of MPI reached {} in time (HOROVOD_START_TIMEOUT)", what));
   spoil(late);
   return late;
 }

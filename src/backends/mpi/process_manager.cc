@@ -22,7 +22,7 @@ Status write_line(int fd, std::string_view line) {
   return {};
 }
 
-// Byte by byte: nothing after the line may be taken, and there are two lines in the life of a process.
+// Byte by byte: bytes after the line must not be consumed, and a process reads only two lines.
 Result<std::string> read_line(int fd) {
   std::string line;
   for (char next = 0; next != '\n';) {

@@ -24,7 +24,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr Duration kPartingTime = std::chrono::seconds(2);  // for the last messages to go out
+constexpr Duration kPartingTime = std::chrono::seconds(2);  // time to send the last messages
 
 class StdioStream : public Stream {
  public:
@@ -105,7 +105,7 @@ class Agent : public HostEvents {
 
   void look() {
     for (int signal : signals_.take_stop_signals()) {
-      on_notice(fmt::format("the agent got {} and stops its workers", signal_name(signal)));
+      on_notice(fmt::format("the agent got {} and is stopping its workers", signal_name(signal)));
       if (std::exchange(is_stopping_, true)) crew_.kill();
       lose(fmt::format("got {}", signal_name(signal)), false);
     }
@@ -150,7 +150,7 @@ class Agent : public HostEvents {
     }
   }
 
-  // The launcher is gone: everything here has to end.
+  // The launcher is gone: end everything on this host.
   void lose(std::string reason, bool at_once) {
     if (!is_leaving_ && lost_.empty()) lost_ = std::move(reason);
     is_lost_ = true;
@@ -171,17 +171,18 @@ class Agent : public HostEvents {
   bool is_empty_ = true;  // nothing was started, or all of it has ended
   bool is_stopping_ = false, is_leaving_ = false, is_lost_ = false;
   TimePoint part_by_ = kNever;
-  std::string lost_;  // why, if not because it was let go
+  std::string lost_;  // the reason, unless the launcher dismissed the agent
 };
 
-// Waits for the launcher's first word; peer_lost: stdin has ended.
+// Waits for the launcher's first message; peer_lost: stdin has ended.
 Status await_first_word(AgentLink& link, Signals& signals) {
   PollSet set;
   while (true) {
     auto message = link.receive();
     if (!message.ok())
-      return {Code::peer_lost,
-              "stdin ended before the launcher said anything: whatever runs this command has to pass stdin on"};
+      return {
+          Code::peer_lost,
+          "stdin ended before any message from the launcher: the program that runs this command must forward stdin"};
     if (*message) return {};
     if (auto stops = signals.take_stop_signals(); !stops.empty())
       return {Code::aborted, fmt::format("got {}", signal_name(stops[0]))};
@@ -191,7 +192,7 @@ Status await_first_word(AgentLink& link, Signals& signals) {
   }
 }
 
-// The first line that a launcher looks for on our stdout.
+// The first line that a launcher expects on our stdout.
 Status say_opening(Stream& out, std::string_view opening) {
   std::string line = fmt::format("{}{}\n", kAgentMark, opening);
   auto said = out.write(std::as_bytes(std::span(line)));
@@ -205,7 +206,7 @@ int serve(Result<std::unique_ptr<Stream>> stream, Signals& signals) {
   return Agent(link, signals).run();
 }
 
-// Without stdin, the launcher only receives what is printed on stdout, until the agent connects to it.
+// Without stdin, the launcher only reads stdout until the agent connects to it.
 int answer(const Invitation& invitation, Stream& out, Signals& signals) {
   auto identity = make_tls_identity();
   if (!identity.ok()) return agent_failed(identity.status().message());

@@ -1,6 +1,6 @@
-// The agent of a host: runs workers there as its launcher tells it, and ends with everything it started when the
-// launcher lets it go, falls silent or is gone. Started by the launcher over ssh, it talks over stdin and stdout, or,
-// where there is no stdin, calls the launcher that has invited it; started in any other way, it calls the launcher too
+// The agent of a host: runs workers there for its launcher, and ends with everything it started when the launcher
+// dismisses it, is silent or gone. If the launcher started it over ssh, it uses stdin and stdout, or, without stdin,
+// connects to the launcher that invited it. If it was started in any other way, it connects to the launcher too
 // (--rendezvous). Thread rule: called once, from main, below a guard.
 #pragma once
 

@@ -13,7 +13,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr Duration kRound = std::chrono::seconds(10);  // names are looked up again after it
+constexpr Duration kRound = std::chrono::seconds(10);  // names are resolved again after this time
 constexpr Duration kPause = std::chrono::seconds(1);
 
 Status interrupted(Signals& signals) {
@@ -33,7 +33,7 @@ Status pause(Signals& signals, TimePoint until) {
   return {};
 }
 
-// One round: all addresses that the name has now.
+// One round: all current addresses of the name.
 Result<std::unique_ptr<Stream>> try_once(const Rendezvous& address, const Credentials& credentials, Signals& signals,
                                          TimePoint until) {
   auto endpoints = resolve(address.host, address.port);
@@ -89,7 +89,7 @@ Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& s
     if (stream.ok() || stream.status().code() != Code::timed_out) return stream;
     std::string reason(stream.status().message());
     if (reason.find("TLS: ") != std::string::npos)  // a process answers, but not with TLS
-      return Status(Code::precondition, fmt::format("the launcher has another key than we: {}", reason));
+      return Status(Code::precondition, fmt::format("the launcher has a different key: {}", reason));
     if (Clock::now() >= deadline) return stream;
     if (!has_said) fmt::print(stderr, "horovodrun --agent: still waiting for the launcher: {}\n", reason);
   }

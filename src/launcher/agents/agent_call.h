@@ -1,5 +1,4 @@
-// How an agent calls its launcher: one that was started by hand, or that was invited. Thread rule: one thread; calls
-// block.
+// How an agent that was started by hand, or invited, connects to its launcher. Thread rule: one thread; calls block.
 #pragma once
 
 #include <memory>
@@ -19,10 +18,10 @@ struct Rendezvous {
 };
 Result<Rendezvous> parse_rendezvous(std::string_view text);  // host:port, [fd00::2]:port, :port
 
-// Tries until the launcher is there, it refuses us, a signal comes or the start time-out is over, if there is one.
+// Retries until it is connected or refused, a signal arrives, or the start time-out, if there is one, is over.
 Result<std::unique_ptr<Stream>> call_launcher(const Options& options, Signals& signals);
 
-// Follows an invitation, until its time is over. The launcher knows the fingerprint of `own`, a TLS identity.
+// Accepts an invitation, until it expires. The launcher knows the fingerprint of `own`, a TLS identity.
 Result<std::unique_ptr<Stream>> call_back(const Invitation& invitation, const std::string& own, Signals& signals);
 
 }  // namespace hvd::launcher

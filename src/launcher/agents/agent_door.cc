@@ -49,7 +49,7 @@ void AgentDoor::look() {
   std::vector<Accepted> accepted;
   acceptor_->poll(Clock::now(), accepted);
   for (Accepted& each : accepted) comers_.push_back(std::make_unique<AgentLink>(std::move(each.stream)));
-  // One that came and went again makes room for another.
+  // An agent that has disconnected makes room for another.
   std::erase_if(contacts_, [](Contact& contact) {
     for (auto message = contact.link->receive(); message.ok(); message = contact.link->receive())
       if (!*message) return false;
@@ -68,7 +68,7 @@ void AgentDoor::listen_to_comers() {
       continue;
     }
     if (Status status = check_hello(*hello); !status.ok() || is_done()) {
-      log_warning("the agent on {} is not used: {}", hello->host, is_done() ? "there are enough" : status.message());
+      log_warning("not using the agent on {}: {}", hello->host, is_done() ? "there are enough" : status.message());
       comer.reset();
       continue;
     }
@@ -77,7 +77,7 @@ void AgentDoor::listen_to_comers() {
   std::erase(comers_, nullptr);
 }
 
-// Two agents may call their machine the same, as containers do: they are two hosts all the same.
+// Two agents may report the same machine name, as containers do; they still count as two hosts.
 std::vector<Contact> AgentDoor::take_contacts() {
   std::stable_sort(contacts_.begin(), contacts_.end(),
                    [](const Contact& one, const Contact& other) { return one.host.name < other.host.name; });

@@ -1,6 +1,6 @@
-// Where agents that the launcher did not start connect to it (--agents N): each proves that it has the job's
-// key, over an encrypted connection, and says hello. Strangers are turned away (net/acceptor.h).
-// Thread rule: one thread; an event loop drives it: add_to(), wait, look().
+// Where agents that the launcher did not start connect to it (--agents N): each proves that it has the job's key, over
+// an encrypted connection, and sends a hello. Other connections are rejected (net/acceptor.h). Thread rule: one thread;
+// an event loop drives it: add_to(), wait, look().
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class AgentDoor {
  public:
   static Result<std::unique_ptr<AgentDoor>> open(const Options& options, const Key& key, size_t wanted);
 
-  std::string addresses() const;  // for people
+  std::string addresses() const;  // for messages
   void add_to(PollSet& set);
   void look();
   void on_reaped(pid_t, int) {}
@@ -31,7 +31,7 @@ class AgentDoor {
 
   std::unique_ptr<Acceptor> acceptor_;
   size_t wanted_;
-  std::vector<std::unique_ptr<AgentLink>> comers_;  // let in, but not heard yet
+  std::vector<std::unique_ptr<AgentLink>> comers_;  // accepted, but without a hello so far
   std::vector<Contact> contacts_;
 };
 

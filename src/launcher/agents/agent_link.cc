@@ -41,7 +41,7 @@ void AgentLink::add_to(PollSet& set) {
 
 Result<std::optional<AgentMessage>> AgentLink::receive() {
   if (failure_.ok()) failure_ = frames_.flush();
-  auto bytes = frames_.receive();  // also after a failure: what came before it is still worth hearing
+  auto bytes = frames_.receive();  // also after a failure: earlier messages still count
   if (!bytes.ok()) {
     failure_ = bytes.status();
     return failure_;
@@ -50,7 +50,7 @@ Result<std::optional<AgentMessage>> AgentLink::receive() {
   hearing_.look(now, silence_);
   if (!*bytes) {
     if (now - hearing_.heard_at() >= silence_ && failure_.ok())
-      failure_ = Status(Code::peer_lost, fmt::format("no sign of life for {:.3g} s", seconds_of(silence_)));
+      failure_ = Status(Code::peer_lost, fmt::format("silent for {:.3g} s", seconds_of(silence_)));
     if (!failure_.ok()) return failure_;
     return std::optional<AgentMessage>();
   }

@@ -1,6 +1,6 @@
-// The conversation of a launcher with one agent: messages in both directions, and the knowledge that the other side is
-// alive. A side with nothing to send sends a heartbeat; one that receives nothing for too long gives up.
-// Thread rule: one thread. Nothing blocks.
+// The connection between a launcher and one agent: messages in both directions, and detection of a lost peer. A side
+// with nothing to send sends a heartbeat; a side that receives nothing for too long gives up. Thread rule: one thread.
+// Nothing blocks.
 #pragma once
 
 #include <memory>
@@ -16,15 +16,15 @@ namespace hvd::launcher {
 
 class AgentLink {
  public:
-  // `writing` is the descriptor to wait for when something is to be sent, if it is not the stream's.
+  // `writing`: the descriptor to wait for before writing, if it is not the stream's.
   explicit AgentLink(std::unique_ptr<Stream> stream, int writing = -1);
 
   void send(const AgentMessage& message);
-  // How long the other side may say nothing, counted from now; and how often we say something at least.
+  // How long the other side may be silent, counted from now; and the longest time between messages of this side.
   void set_silence(Duration limit, Duration beat);
   void add_to(PollSet& set);
 
-  // The next message, if there is one. Not ok: the link is over, and says so from now on.
+  // The next message, if there is one. Not ok: the link has ended; all later calls return the same.
   Result<std::optional<AgentMessage>> receive();
   bool has_unsent() const { return frames_.has_unsent(); }
 

@@ -5,7 +5,7 @@
 namespace hvd::launcher {
 namespace {
 
-// One function names the fields of a message, for both directions: `Writer` and `Reader` have the same calls.
+// One function lists the fields of a message, for both directions: `Writer` and `Reader` have the same functions.
 class Writer {
  public:
   explicit Writer(Bytes& bytes) : out_(bytes) {}
@@ -150,7 +150,7 @@ Result<AgentMessage> decode_agent_message(ByteView bytes) {
   AgentMessage message;
   uint8_t kind = reader.decoder().u8();
   if (!read_kind(kind, reader, message) || !reader.decoder().ok() || !reader.decoder().at_end())
-    return Status(Code::unknown, "a message that horovodrun does not know");
+    return Status(Code::unknown, "a message of an unknown kind");
   return message;
 }
 

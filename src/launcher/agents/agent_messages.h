@@ -1,7 +1,7 @@
-// What a launcher and the agent of a host say to each other. An agent begins with a hello; the launcher answers with
-// the work, and from then on tells which workers to start and stop while the agent tells what becomes of them. Output
-// flows as far as the launcher has granted room for it, so that a slow terminal holds up the workers' output and
-// nothing else. A message is one frame (net/framed.h): a kind and its fields. Thread rule: plain values.
+// Messages between a launcher and the agent of a host. An agent begins with a hello; the launcher answers with the
+// work, and then sends which workers to start and stop, while the agent reports their events. Output is limited by
+// credit from the launcher, so that a slow terminal delays the workers' output and nothing else. A message is one frame
+// (net/framed.h): a kind and its fields. Thread rule: plain values.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 namespace hvd::launcher {
 
 inline constexpr uint64_t kAgentProtocol = 2;
-inline constexpr size_t kOutputWindow = 1 << 20;          // bytes of one stream kind under way from one host
+inline constexpr size_t kOutputWindow = 1 << 20;          // bytes in flight of one kind of stream from one host
 inline constexpr size_t kLargestAgentMessage = 16 << 20;  // the environment and command of a job are the largest
 
 // agent -> launcher
 struct AgentHello {
   uint64_t protocol = kAgentProtocol;
-  std::string version, host;  // of horovodrun; what the machine calls itself
+  std::string version, host;  // of horovodrun; the machine's name for itself
   int64_t pid = 0;
   int32_t cores = 1;
 };
@@ -54,8 +54,8 @@ struct AgentEmpty {};
 // launcher -> agent
 struct AgentWork {
   Work work;
-  double silence = 0;  // seconds without a word from the launcher after which the agent gives up
-  double beat = 1;     // seconds after which the agent says something at the latest
+  double silence = 0;  // seconds without a message from the launcher after which the agent gives up
+  double beat = 1;     // longest time in seconds between messages from the agent
 };
 struct AgentStart {
   Start start;
@@ -71,11 +71,11 @@ struct AgentRoom {
 struct AgentLeave {};
 
 // both
-struct AgentBeat {};  // "I am here"
+struct AgentBeat {};  // heartbeat
 
 // agent -> launcher
 struct WorkerReport {
-  int32_t worker = 0;  // the worker's name
+  int32_t worker = 0;  // the worker's id
   EndReport report;
 };
 

@@ -21,7 +21,7 @@ std::string describe(const std::vector<Unreachable>& failures, size_t hosts) {
 Status check_hello(const AgentHello& hello) {
   if (hello.protocol == kAgentProtocol) return {};
   return {Code::precondition,
-          fmt::format("it has horovodrun {}, which talks to launchers in another way than {}; install the same version",
+          fmt::format("it has horovodrun {}, whose protocol differs from that of {}; install the same version",
                       hello.version, HVD_VERSION)};
 }
 

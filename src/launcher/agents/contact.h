@@ -1,6 +1,6 @@
-// Reaching the hosts of a job before anything is started there: an agent on each has said hello, or the reason why not
-// is known. With ssh the launcher starts the agents (ssh_contacts.h), otherwise they come by themselves (agent_door.h).
-// Thread rule: plain values.
+// Contacting the hosts of a job before anything is started there: each host has an agent that sent a hello, or there is
+// a reason why not. With ssh the launcher starts the agents (ssh_contacts.h), otherwise they connect on their own
+// (agent_door.h). Thread rule: plain values.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ struct Contact {
   Host host;
   AgentHello hello;
   std::unique_ptr<AgentLink> link;
-  std::unique_ptr<PipedProcess> ssh;  // none: the agent came by itself
+  std::unique_ptr<PipedProcess> ssh;  // none: the launcher did not start the agent
 };
 
 struct Unreachable {
@@ -27,10 +27,10 @@ struct Unreachable {
   std::string command;  // to try by hand; may be empty
 };
 
-// A table for people. `hosts` is the number of all.
+// A table for the user. `hosts` is the total number.
 std::string describe(const std::vector<Unreachable>& failures, size_t hosts);
 
-// Ok, or why this agent is of no use to this launcher.
+// Ok, or why this launcher cannot use the agent.
 Status check_hello(const AgentHello& hello);
 
 }  // namespace hvd::launcher

@@ -22,7 +22,7 @@ std::optional<Fingerprint> read_fingerprint(std::string_view hex) {
   return fingerprint;
 }
 
-// The part of `text` before the next comma, which is taken out of it.
+// Removes and returns the part of `text` before the next comma.
 std::string_view take_part(std::string_view& text) {
   std::string_view part = text.substr(0, text.find(','));
   text.remove_prefix(std::min(text.size(), part.size() + 1));
@@ -42,7 +42,8 @@ Result<Invitation> parse_invitation(std::string_view text) {
   auto seconds = read_number<int>(take_part(text));
   bool is_right = certificate && port && *port > 0 && seconds && *seconds > 0 && !text.empty();
   if (!is_right || text.size() > kLongestAddresses)
-    return Status(Code::invalid_argument, "--agent - takes what a launcher wrote: CERTIFICATE,PORT,SECONDS,ADDRESSES");
+    return Status(Code::invalid_argument,
+                  "--agent - expects the text that a launcher passes: CERTIFICATE,PORT,SECONDS,ADDRESSES");
   return Invitation{.certificate = *certificate, .port = *port, .seconds = *seconds, .addresses = std::string(text)};
 }
 
@@ -52,11 +53,11 @@ Result<Fingerprint> parse_answer(std::string_view opening) {
   if (opening.starts_with(kAnswer))
     if (auto certificate = read_fingerprint(opening.substr(kAnswer.size()))) return *certificate;
   return Status(Code::precondition,
-                "its agent answers in a way that this horovodrun does not know; install the same version");
+                "its agent uses a protocol that this horovodrun does not support; install the same version");
 }
 
-// TLS authenticates both sides here. The handshake inside it needs a key as well; this one binds it to the two
-// certificates and is not secret.
+// TLS authenticates both sides here. The handshake over it needs a key, too; this one binds it to the two certificates
+// and is not secret.
 Result<Credentials> invited_credentials(Side side, std::string_view own, const Fingerprint& peer) {
   auto mine = fingerprint_of(own);
   if (!mine.ok()) return mine.status();

@@ -19,20 +19,20 @@ namespace hvd::launcher {
 struct Invitation {
   Fingerprint certificate{};
   uint16_t port = 0;
-  int seconds = 0;        // for which the launcher listens there
+  int seconds = 0;        // how long the launcher listens
   std::string addresses;  // separated by commas
 };
 std::string to_text(const Invitation& invitation);  // one word that no shell changes
 Result<Invitation> parse_invitation(std::string_view text);
 
-// An agent first prints this mark on stdout; a login shell may have printed something before it. The rest of the line
-// is the opening: empty if messages follow on stdout, otherwise an answer.
+// An agent first prints this mark on stdout; a login shell may have printed text before it. The rest of the line is the
+// opening: empty if messages follow on stdout, otherwise an answer.
 inline constexpr std::string_view kAgentMark{"\n\0horovod agent", 15};
 inline constexpr size_t kLongestOpening = 128;
 std::string answer_text(const Fingerprint& certificate);
 Result<Fingerprint> parse_answer(std::string_view opening);
 
-// What the two sides connect with. `own` is a TLS identity.
+// Credentials of the two sides. `own` is a TLS identity.
 enum class Side { launcher, agent };
 Result<Credentials> invited_credentials(Side side, std::string_view own, const Fingerprint& peer);
 

@@ -44,7 +44,8 @@ std::unique_ptr<AgentLink> InvitedDoor::look() {
   std::vector<Accepted> accepted;
   if (acceptor_) acceptor_->poll(Clock::now(), accepted);
   if (accepted.empty()) return nullptr;
-  return std::make_unique<AgentLink>(std::move(accepted.back().stream));  // after a retry the agent uses the later one
+  // after a retry the agent uses the later connection
+  return std::make_unique<AgentLink>(std::move(accepted.back().stream));
 }
 
 }  // namespace hvd::launcher

@@ -22,17 +22,17 @@ class InvitedDoor {
   static Result<std::unique_ptr<InvitedDoor>> create(const std::vector<std::string>& interfaces, TimePoint deadline);
 
   const Invitation& invitation() const { return invitation_; }
-  Status open(std::string_view answer);  // what the agent printed on stdout
+  Status open(std::string_view answer);  // the answer that the agent printed on stdout
   bool is_open() const { return acceptor_ != nullptr; }
   void add_to(PollSet& set);
-  std::unique_ptr<AgentLink> look();  // the agent's connection, once it is there
+  std::unique_ptr<AgentLink> look();  // the agent's connection, once it is established
 
  private:
   InvitedDoor(std::string identity, Listener listener, Invitation invitation)
       : identity_(std::move(identity)), listener_(std::move(listener)), invitation_(std::move(invitation)) {}
 
   std::string identity_;
-  Listener listener_;  // until it is open
+  Listener listener_;  // until open()
   Invitation invitation_;
   std::unique_ptr<Acceptor> acceptor_;
 };

@@ -9,9 +9,9 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr Duration kStopMargin = std::chrono::seconds(5);  // for the agent's own work after the grace
+constexpr Duration kStopMargin = std::chrono::seconds(5);  // for the agent's own work after the grace period
 constexpr int kBeatsPerSilence = 5;
-constexpr int kAgentPatience = 6;                         // silences
+constexpr int kAgentPatience = 6;                         // multiples of the silence limit
 constexpr int kMessagesAtOnce = 64;                       // of up to 64 KiB
 constexpr Duration kLastWords = std::chrono::seconds(1);  // of an ssh whose connection has ended
 
@@ -20,7 +20,7 @@ struct Match : Cases... {
   using Cases::operator()...;
 };
 template <class... Cases>
-Match(Cases...) -> Match<Cases...>;  // clang 14 does not find it by itself
+Match(Cases...) -> Match<Cases...>;  // clang 14 does not deduce it
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void RemoteHost::set_work(const Work& work) {
       .work = work, .silence = seconds_of(silence_ * kAgentPatience), .beat = seconds_of(silence_ / kBeatsPerSilence)});
 }
 
-// While it starts a program, which may come over a slow file system, an agent cannot speak.
+// An agent sends nothing while it starts a program, which may be on a slow file system.
 void RemoteHost::start(const Start& start) {
   if (starting_++ == 0) listen_for(silence_ * kAgentPatience);
   contact_.link->send(AgentStart{start});
@@ -65,7 +65,7 @@ void RemoteHost::hold_output(WorkerStream stream, bool hold) {
   grant();
 }
 
-// Not for every line: half a window is enough to keep the agent busy.
+// Not for every line: half a window keeps the agent busy.
 void RemoteHost::grant() {
   for (size_t i = 0; i < 2; i++) {
     if (held_[i] || owed_[i] < kOutputWindow / 2) continue;
@@ -86,14 +86,14 @@ void RemoteHost::on_reaped(pid_t pid, int status) {
 
 void RemoteHost::look() {
   if (is_gone_) return;
-  // Not all at once: the launcher has other hosts, and looks at its screen in between.
+  // Not all at once: the launcher has other hosts, and updates its screen in between.
   has_more_ = true;
   for (int i = 0; i < kMessagesAtOnce && has_more_; i++) has_more_ = broken_.empty() && receive();
   bool is_over = !broken_.empty() && (!contact_.ssh || contact_.ssh->is_over());
   if (is_over) return lose(broken_);
   if (Clock::now() < give_up_) return;
   if (!broken_.empty()) return lose(broken_);
-  lose(has_left_ ? "its agent did not leave" : "its agent did not stop the workers in time", false);
+  lose(has_left_ ? "its agent did not exit" : "its agent did not stop the workers in time", false);
 }
 
 bool RemoteHost::receive() {
@@ -132,11 +132,11 @@ void RemoteHost::take(const AgentMessage& message) {
                      give_up_ = kNever;
                      events_.on_empty();
                    },
-                   [](const auto&) {}},  // beats, and what only a launcher says
+                   [](const auto&) {}},  // heartbeats, and messages that only a launcher sends
              message);
 }
 
-// The last line of what ssh or the agent said on stderr is usually the reason.
+// The last line of stderr from ssh or the agent is usually the reason.
 void RemoteHost::lose(std::string_view reason, bool is_cause) {
   is_gone_ = true;
   if (!contact_.ssh) return has_left_ ? void() : events_.on_lost(reason, is_cause);
@@ -145,7 +145,7 @@ void RemoteHost::lose(std::string_view reason, bool is_cause) {
   std::string_view said = contact_.ssh->said();
   said = said.substr(0, said.find_last_not_of(" \t\r\n") + 1);
   said = said.substr(said.find_last_of("\r\n") + 1);
-  if (said.starts_with("+ ")) said = {};  // a trace of kubexec.sh (set -x), which says nothing about the end
+  if (said.starts_with("+ ")) said = {};  // a trace of kubexec.sh (set -x), unrelated to the end
   events_.on_lost(said.empty() ? std::string(reason) : fmt::format("{} ({})", reason, said), is_cause);
 }
 

@@ -1,6 +1,5 @@
-// A host whose workers are run by an agent there. It is lost when the agent falls silent, the connection ends, or it
-// does not stop when told to; the agent then ends everything on its side.
-// Thread rule: as HostRunner.
+// A host whose workers are run by an agent there. It is lost when the agent is silent, the connection ends, or the
+// agent does not stop when told to; the agent then ends everything on its side. Thread rule: as HostRunner.
 #pragma once
 
 #include <memory>
@@ -13,8 +12,8 @@ namespace hvd::launcher {
 
 class RemoteHost : public HostRunner {
  public:
-  // `silence` is how long the launcher may hear nothing from the agent. The agent bears more: a launcher may be held up
-  // by a slow file system, and if it has died, its connections usually end.
+  // `silence` is how long the agent may be silent. The agent's own limit is longer: a launcher may be delayed by a slow
+  // file system, and if it has died, its connections usually close.
   RemoteHost(HostEvents& events, Contact contact, Duration silence);
 
   void set_work(const Work& work) override;
@@ -30,7 +29,7 @@ class RemoteHost : public HostRunner {
   void look() override;
 
  private:
-  bool receive();  // false: there is nothing more for now
+  bool receive();  // false: there is nothing to read at the moment
   void take(const AgentMessage& message);
   void lose(std::string_view reason, bool is_cause = true);
   void grant();
@@ -40,11 +39,11 @@ class RemoteHost : public HostRunner {
   Contact contact_;
   Duration silence_;
   bool held_[2] = {false, false};
-  uint64_t owed_[2] = {0, 0};  // output that was taken; its room goes back to the agent when nothing is held
-  int starting_ = 0;           // workers that it was told to start and has not reported
+  uint64_t owed_[2] = {0, 0};  // consumed output whose credit has not been returned to the agent
+  int starting_ = 0;           // workers that the agent was told to start and has not reported
   bool has_more_ = false;
   TimePoint give_up_ = kNever;
-  std::string broken_;  // why the link ended; ssh may know more
+  std::string broken_;  // why the link ended; ssh may have more information
   bool has_left_ = false, is_gone_ = false;
 };
 

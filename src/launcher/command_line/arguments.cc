@@ -43,8 +43,8 @@ Status unknown_option(const std::vector<Name>& names, std::string_view word) {
   return invalid_argument(std::move(text));
 }
 
-// -n4, -np4, -Hlocalhost: the longest single-dash name that starts the word. A number must look like one, so that a
-// slip such as -pn is not taken for a port.
+// -n4, -np4, -Hlocalhost: the longest single-dash name that starts the word. A number must be a valid one, so that a
+// typing error such as -pn is not taken for a port.
 const Name* find_attached(const std::vector<Name>& names, std::string_view word) {
   const Name* best = nullptr;
   for (const Name& name : names) {
@@ -69,7 +69,7 @@ Result<Name> complete(const std::vector<Name>& names, std::string_view word) {
   return *found;
 }
 
-// Which option a word means.
+// Finds the option of a word.
 Result<Resolved> resolve(const std::vector<Name>& names, std::string_view word) {
   size_t length = std::min(word.find('='), word.size());
   std::string_view text = word.substr(0, length);

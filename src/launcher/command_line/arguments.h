@@ -1,7 +1,6 @@
-// Reads the command line as options and the command: everything from the first word on that is not an option. As
-// argparse does it, any unambiguous prefix of a long option is accepted; single-dash words such as -np
-// are options of their own, not bundles of letters. An unknown option is answered with the closest known one. Thread
-// rule: pure function.
+// Splits the command line into options and the command: everything from the first word that is not an option. Like
+// argparse, it accepts any unambiguous prefix of a long option; single-dash words such as -np are single options, not
+// bundles of letters. An error about an unknown option suggests the closest one. Thread rule: pure function.
 #pragma once
 
 #include <string>
@@ -24,7 +23,7 @@ struct Arguments {
   std::vector<std::string> command;
 };
 
-// Reading stops at --help and --version, whatever follows.
+// Parsing stops at --help and --version.
 Result<Arguments> parse_arguments(const std::vector<std::string>& words);
 
 // The YAML file of --config-file. Its keys are those of the option table. An unknown key is a warning that names the

@@ -11,10 +11,11 @@ struct Distance {
   size_t whole, beginning;
 };
 
-// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other, or into the best
-// beginning of it.
+// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other, or into its
+// best-matching prefix.
 Distance distance(std::string_view from, std::string_view to) {
-  std::vector<size_t> before(to.size() + 1), last(to.size() + 1), row(to.size() + 1);  // of three letters of `from`
+  // for the last three letters of `from`
+  std::vector<size_t> before(to.size() + 1), last(to.size() + 1), row(to.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= from.size(); ++i) {
     before = std::exchange(last, row);
@@ -33,7 +34,7 @@ Distance distance(std::string_view from, std::string_view to) {
 std::string_view closest(std::string_view word, const std::vector<std::string_view>& candidates) {
   std::string_view best;
   size_t best_distance = word.size() / 3 + 2;
-  size_t slips_in_beginning = word.size() / 7;  // short words are near the beginning of everything
+  size_t slips_in_beginning = word.size() / 7;  // short words are similar to almost any prefix
   for (std::string_view candidate : candidates) {
     Distance found = distance(word, candidate);
     size_t nearness = found.whole;

@@ -6,8 +6,8 @@
 
 namespace hvd::launcher {
 
-// The candidate that is fewest slips of the keyboard away from `word`, or begins with something that is (--tmeline:
-// --timeline-filename); empty when none is close.
+// The candidate with the fewest typing errors from `word`, or with a prefix that has (--tmeline: --timeline-filename);
+// empty if none is close.
 std::string_view closest(std::string_view word, const std::vector<std::string_view>& candidates);
 
 }  // namespace hvd::launcher

@@ -21,7 +21,7 @@ Values values_of(const OptionRow& row) {
 }
 
 template <class Use>
-void for_each_option(const Use& use) {  // row, names that mean the same, text
+void for_each_option(const Use& use) {  // row, synonyms, text
   for (const OptionRow& row : option_rows()) {
     if (!*row.group) continue;
     use(row, words_of(row.names), text_of(row));

@@ -15,15 +15,15 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kController = "controller";
-constexpr std::string_view kIgnored = "logging.hide_timestamp";  // upstream reads it no more
+constexpr std::string_view kIgnored = "logging.hide_timestamp";  // upstream no longer reads it
 
 struct Entry {
-  std::string key;  // with its sections: "params.cycle_time_ms"
+  std::string key;  // includes its sections: "params.cycle_time_ms"
   std::string value;
   size_t line;
 };
 
-// A parser and the document that it made.
+// A parser and its document.
 class Document {
  public:
   Document() { yaml_parser_initialize(&parser_); }
@@ -56,14 +56,14 @@ std::string text_of(const yaml_node_t& node) {
 
 size_t line_of(const yaml_node_t& node) { return node.start_mark.line + 1; }
 
-// Nothing, as YAML 1.1 writes it.
+// A null value of YAML 1.1.
 bool is_null(const yaml_node_t& node) {
   if (node.type != YAML_SCALAR_NODE || node.data.scalar.style != YAML_PLAIN_SCALAR_STYLE) return false;
   std::string text = text_of(node);
   return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL";
 }
 
-// The file has sections of keys, and keys; nothing is nested deeper.
+// The file has keys, and sections of keys; there is no deeper nesting.
 Status read_mapping(Document& document, yaml_node_t& mapping, const std::string& section, const std::string& path,
                     std::vector<Entry>& entries) {
   auto bad = [&](const yaml_node_t& node, std::string_view text) {
@@ -98,7 +98,7 @@ Result<std::vector<Entry>> read_entries(const std::string& path) {
   return entries;
 }
 
-// As YAML 1.1 and PyYAML read it.
+// Like YAML 1.1 and PyYAML.
 std::optional<bool> read_bool(const Entry& entry) {
   std::string lower = entry.value;
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -1,5 +1,5 @@
-// What horovodrun prints about its options, all made from the option table: --help, the man page, docs/options.md, what
-// shells need to complete a command line, and JSON. Thread rule: pure functions.
+// Texts about horovodrun's options, generated from the option table: --help, the man page, docs/options.md, shell
+// completions, and JSON. Thread rule: pure functions.
 #pragma once
 
 #include <string>

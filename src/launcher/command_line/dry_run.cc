@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The value of an option that has a place of its own; null where it was not given.
+// The value of an option with its own member; null if it was not given.
 struct Reader {
   const CommandLine& line;
 
@@ -24,7 +24,7 @@ struct Reader {
   Json operator()(const Names& target) const {
     return target.is_list && !(line.*target.field).empty() ? Json(line.*target.field) : Json(nullptr);
   }
-  Json operator()(const Tunable&) const { return nullptr; }  // these are among the variables
+  Json operator()(const Tunable&) const { return nullptr; }  // listed with the variables
   Json operator()(const Switch&) const { return nullptr; }
   Json operator()(const Does&) const { return nullptr; }
 

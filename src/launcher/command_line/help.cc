@@ -25,7 +25,7 @@ std::string text_with_opposite(const OptionRow& row) {
   return *row.opposite ? fmt::format("{} (opposite: {})", text_of(row), row.opposite) : text_of(row);
 }
 
-// `text` in lines that start at kColumn; the first goes on where `out` has got to.
+// Wraps `text` into lines that start at kColumn; the first continues at the end of `out`.
 void append_wrapped(std::string& out, std::string_view text) {
   size_t column = kColumn;
   for (std::string_view word : words_of(text)) {
@@ -50,7 +50,7 @@ std::string help_line(const OptionRow& row) {
   return line;
 }
 
-// Dashes that can be pasted, and nothing that troff takes for a request.
+// Dashes that can be pasted, and no troff requests.
 std::string troff(std::string_view text) {
   std::string escaped;
   for (char c : text) {
@@ -117,7 +117,7 @@ std::string man_page() {
       ".SH NAME\nhorovodrun \\- start a program once per rank and connect the ranks\n"
       ".SH SYNOPSIS\n.B {}\n"
       ".SH DESCRIPTION\n"
-      "Starts COMMAND once for every rank, on this machine or on others, and tells each its place. Their output is\n"
+      "Starts COMMAND once for every rank, on this machine or on others, and gives each its rank. Their output is\n"
       "shown with the rank in front. When one fails, the others are stopped and the end of its output is shown.\n",
       HVD_VERSION, troff(kUsage));
   page += ".SH OPTIONS\n";
@@ -141,10 +141,10 @@ std::string man_page() {
 std::string markdown_page() {
   std::string page =
       "# The options of horovodrun\n\n"
-      "*What can be said on the command line and in the configuration file?*\n"
+      "All options of the command line and the configuration file.\n"
       "Printed by `horovodrun --print-markdown` from the table in `src/launcher/command_line/option_table.cc`; change "
       "it there.\n"
-      "[launcher.md](launcher.md) explains how they play together.\n";
+      "[launcher.md](launcher.md) explains how they work together.\n";
   for_each_group([&](std::string_view group, const auto& rows) {
     page += fmt::format("\n## {}\n\n| Option | Variable of the workers | Key of `--config-file` | Meaning |\n", group);
     page += "| --- | --- | --- | --- |\n";

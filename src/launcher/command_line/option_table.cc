@@ -13,7 +13,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr int kMostProcesses = 100000;  // catches a slip of the keyboard before it becomes a fork bomb
+constexpr int kMostProcesses = 100000;  // a typing error must not become a fork bomb
 constexpr int kMostSeconds = 1000000000;
 constexpr int kLongestCooldown = 3600;
 
@@ -30,7 +30,7 @@ constexpr const char* kLog = "Log";
 constexpr const char* kLibraries = "Libraries";
 constexpr const char* kControllers = "Controllers";
 constexpr const char* kHidden = "";
-constexpr const char* kProgramOnly = "-";  // other ways to use the program: they do not describe a job
+constexpr const char* kProgramOnly = "-";  // other uses of the program: they do not describe a job
 constexpr const char* kGroups[] = {kJob,      kHosts,  kAgents, kOutput,  kTuning,    kAutotune,
                                    kTimeline, kStalls, kLog,    kElastic, kLibraries, kControllers};
 
@@ -46,7 +46,7 @@ constexpr OptionRow kRows[] = {
      .text = "build Horovod's MPI library for the MPI of this machine, if it is not built yet, and print its path",
      .attribute = kProgramOnly},
     {.names = "--doctor", .group = kJob, .target = Does{Action::doctor},
-     .text = "check that the hosts can run a job together, and say what to do where they cannot",
+     .text = "check that the hosts can run a job together, and suggest fixes if they cannot",
      .attribute = kProgramOnly},
     {.names = "--json", .group = kJob, .target = Flag{&CommandLine::json},
      .text = "with --check-build and --doctor: print JSON", .attribute = kProgramOnly},
@@ -54,10 +54,10 @@ constexpr OptionRow kRows[] = {
      .target = Number{&CommandLine::np, 1, kMostProcesses},
      .text = "number of ranks; without it, all slots of the hosts or of the scheduler's allocation"},
     {.names = "--config-file", .value = "FILE", .group = kJob, .target = Text{&CommandLine::config_file},
-     .text = "YAML file with values for the options below; the command line wins"},
+     .text = "YAML file with values for the options below; the command line takes precedence"},
     {.names = "--start-timeout", .value = "SECONDS", .group = kJob,
      .target = Number{&CommandLine::start_timeout, 0, kMostSeconds},
-     .text = "time in which all ranks must have started and met (default: HOROVOD_START_TIMEOUT, or 30)"},
+     .text = "time limit for all ranks to start and connect (default: HOROVOD_START_TIMEOUT, or 30)"},
     {.names = "--bind-to", .value = "WHAT", .group = kJob, .target = Choice{&CommandLine::bind_to, "core numa none"},
      .text = "bind every rank to its share of the cores (core), to a NUMA node (numa), or to nothing (none)"},
     {.names = "--torch-env", .group = kJob, .target = Flag{&CommandLine::torch_env},
@@ -66,10 +66,10 @@ constexpr OptionRow kRows[] = {
     {.names = "--dry-run", .group = kJob, .target = Flag{&CommandLine::dry_run},
      .text = "print the job that would be run, as JSON, and run nothing", .attribute = kProgramOnly},
     {.names = "--verbose", .group = kJob, .target = Flag{&CommandLine::verbose},
-     .text = "tell which rank is started where, or how mpirun is called"},
+     .text = "print which rank starts where, or the mpirun command"},
 
     {.names = "-H --hosts", .value = "LIST", .group = kHosts, .target = Text{&CommandLine::hosts_text},
-     .text = "where to run: HOST:SLOTS,... as in node1:4,me@node2:4,[fd00::3]:4; one slot where none is named "
+     .text = "where to run: HOST:SLOTS,... as in node1:4,me@node2:4,[fd00::3]:4; one slot if no number is given "
              "(default: the scheduler's allocation, or this machine)", .excludes = "hosts"},
     {.names = "-hostfile --hostfile", .value = "FILE", .group = kHosts, .target = Text{&CommandLine::hostfile},
      .text = "the same, one host per line: HOST slots=N", .excludes = "hosts"},
@@ -78,12 +78,12 @@ constexpr OptionRow kRows[] = {
     {.names = "-i --ssh-identity-file", .value = "FILE", .group = kHosts,
      .target = Text{&CommandLine::ssh_identity_file}, .text = "private key for ssh"},
     {.names = "--ssh-strict", .group = kHosts, .target = Flag{&CommandLine::ssh_strict},
-     .text = "only hosts whose keys ssh knows already"},
+     .text = "only connect to hosts with known ssh keys"},
     {.names = "--disable-cache", .group = kHosts, .target = Flag{&CommandLine::disable_cache},
      .text = "has no effect: nothing is cached between jobs, and every job contacts all its hosts"},
     {.names = "--network-interfaces", .value = "LIST", .group = kHosts,
      .target = Names{&CommandLine::network_interfaces, true},
-     .text = "interfaces to use between hosts, separated by commas (default: whichever work)", .attribute = "nics"},
+     .text = "interfaces to use between hosts, separated by commas (default: any that work)", .attribute = "nics"},
     {.names = "--network-interface", .value = "NAME", .group = kHosts,
      .target = Names{&CommandLine::network_interfaces, false}, .text = "one of them; may be repeated",
      .attribute = "nics"},
@@ -93,17 +93,17 @@ constexpr OptionRow kRows[] = {
     {.names = "--agents", .value = "N", .group = kAgents, .target = Number{&CommandLine::agents, 1, kMostProcesses},
      .text = "wait for N agents and run the job on them", .excludes = "hosts"},
     {.names = "--agent", .group = kAgents, .target = Flag{&CommandLine::agent},
-     .text = "be an agent: report at --rendezvous and start what the launcher there says",
+     .text = "run as an agent: connect to --rendezvous and run what the launcher there requests",
      .attribute = kProgramOnly},
     {.names = "--rendezvous", .value = "HOST:PORT", .group = kAgents, .target = Text{&CommandLine::rendezvous},
      .text = "where the launcher listens for agents"},
     {.names = "--key-file", .value = "FILE", .group = kAgents, .target = Text{&CommandLine::key_file},
-     .text = "the key that launcher and agents share; - reads it from standard input"},
+     .text = "file with the key shared by launcher and agents; - reads it from standard input"},
 
     {.names = "--output-filename", .value = "DIR", .group = kOutput, .target = Text{&CommandLine::output_filename},
      .text = "also write each rank's output to DIR/rank.N/stdout and stderr"},
     {.names = "-prefix-timestamp --prefix-output-with-timestamp", .group = kOutput,
-     .target = Flag{&CommandLine::prefix_timestamp}, .text = "start every line with the time",
+     .target = Flag{&CommandLine::prefix_timestamp}, .text = "prefix every line with the time",
      .excludes = "timestamps"},
 
     {.names = "--fusion-threshold-mb", .value = "N", .group = kTuning,
@@ -170,27 +170,27 @@ constexpr OptionRow kRows[] = {
 
     {.names = "--host-discovery-script", .value = "FILE", .group = kElastic,
      .target = Text{&CommandLine::host_discovery_script},
-     .text = "program that prints the hosts of the moment, HOST or HOST:SLOTS per line", .excludes = "hosts"},
+     .text = "program that prints the current hosts, HOST or HOST:SLOTS per line", .excludes = "hosts"},
     {.names = "--min-np --min-num-proc", .value = "N", .group = kElastic,
      .target = Number{&CommandLine::min_num_proc, 1, kMostProcesses},
-     .text = "go on while at least so many ranks are left (default: -np)"},
+     .text = "continue while at least this many ranks are left (default: -np)"},
     {.names = "--max-np --max-num-proc", .value = "N", .group = kElastic,
-     .target = Number{&CommandLine::max_num_proc, 1, kMostProcesses}, .text = "do not grow beyond so many ranks"},
+     .target = Number{&CommandLine::max_num_proc, 1, kMostProcesses}, .text = "do not grow beyond this many ranks"},
     {.names = "--slots-per-host", .value = "N", .group = kElastic,
      .target = Number{&CommandLine::slots_per_host, 1, kMostProcesses},
-     .text = "slots of a host for which the discovery script names none", .attribute = "slots"},
+     .text = "slots of hosts that the discovery script lists without a number", .attribute = "slots"},
     {.names = "--elastic-timeout", .value = "SECONDS", .group = kElastic,
      .target = Number{&CommandLine::elastic_timeout, 0, kMostSeconds},
      .text = "time to wait for enough slots (default: HOROVOD_ELASTIC_TIMEOUT, or 600)"},
     {.names = "--reset-limit", .value = "N", .group = kElastic,
-     .target = Number{&CommandLine::reset_limit, 0, INT_MAX}, .text = "give up after so many changes of the hosts"},
+     .target = Number{&CommandLine::reset_limit, 0, INT_MAX}, .text = "give up after this many changes of the hosts"},
     {.names = "--blacklist-cooldown-range", .value = "MIN MAX", .group = kElastic,
      .target = Bounds{&CommandLine::blacklist_cooldown, 1, kLongestCooldown},
-     .text = "seconds after which a host that failed is tried again", .attribute = "cooldown_range"},
+     .text = "range of seconds before a failed host is retried", .attribute = "cooldown_range"},
 
     {.names = "--gloo-timeout-seconds", .value = "N", .group = kLibraries,
      .target = Tunable{"HOROVOD_GLOO_TIMEOUT_SECONDS", TunableKind::count},
-     .text = "seconds a connection may take to be made", .config_key = "library_options.gloo_timeout_seconds"},
+     .text = "seconds allowed to establish a connection", .config_key = "library_options.gloo_timeout_seconds"},
     {.names = "--thread-affinity", .value = "CORES", .group = kLibraries,
      .target = Tunable{"HOROVOD_THREAD_AFFINITY", TunableKind::counts},
      .config_key = "library_options.thread_affinity"},
@@ -201,7 +201,7 @@ constexpr OptionRow kRows[] = {
      .target = Switch{"HOROVOD_MPI_THREADS_DISABLE"},
      .config_key = "library_options.mpi_threads_disable"},
     {.names = "--tcp", .group = kLibraries, .target = Flag{&CommandLine::tcp},
-     .text = "use TCP where a library would use InfiniBand", .attribute = "tcp_flag"},
+     .text = "use TCP instead of InfiniBand", .attribute = "tcp_flag"},
 
     {.names = "--gloo", .group = kControllers, .target = Flag{&CommandLine::gloo},
      .text = "the built-in launcher and transport, the default unless there are arguments for mpirun",
@@ -213,9 +213,9 @@ constexpr OptionRow kRows[] = {
      .text = "start the ranks with jsrun, in a job of LSF", .excludes = "controller",
      .attribute = "use_jsrun"},
     {.names = "--mpi-args", .value = "ARGUMENTS", .group = kControllers, .target = Text{&CommandLine::mpi_args},
-     .text = "arguments for mpirun, which is then used if it is there; write --mpi-args=\"...\""},
+     .text = "arguments for mpirun, which is then used if available; write --mpi-args=\"...\""},
     {.names = "--binding-args", .value = "ARGUMENTS", .group = kControllers,
-     .target = Text{&CommandLine::binding_args}, .text = "arguments for mpirun or jsrun about binding to cores, instead of Horovod's own"},
+     .target = Text{&CommandLine::binding_args}, .text = "core binding arguments for mpirun or jsrun, instead of Horovod's own"},
 
     {.names = "--print-man", .group = kHidden, .target = Flag{&CommandLine::wants_man_page},
      .attribute = kProgramOnly},
@@ -242,7 +242,7 @@ std::vector<std::string_view> split_at_commas(std::string_view text) {
   return parts;
 }
 
-// Reads the values of an option into its target.
+// Parses the values of an option into its target.
 struct Setter {
   bool is_opposite;
   const std::vector<std::string>& values;
@@ -328,7 +328,7 @@ size_t value_count(const OptionRow& row) { return words_of(row.value).size(); }
 std::string text_of(const OptionRow& row) {
   auto knob = *row.text ? std::nullopt : knob_facts(variable_of(row).name);
   if (!knob) return row.text;
-  std::string text = knob->text;  // a sentence; texts of options are phrases
+  std::string text = knob->text;  // a sentence; the texts of options are phrases
   text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
   if (text.ends_with('.')) text.pop_back();
   return text;

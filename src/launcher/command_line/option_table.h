@@ -15,7 +15,7 @@
 
 namespace hvd::launcher {
 
-// What the options say literally; options.cc makes a job of it.
+// The values of the options as given; options.cc turns them into a job.
 struct CommandLine : Options {
   std::optional<int> np;
   std::string hosts_text, hostfile, config_file;
@@ -24,7 +24,7 @@ struct CommandLine : Options {
   std::string completion_shell;
 };
 
-// Where the value of an option goes; the type also says how its text is read.
+// The destination of an option's value; the type also determines how its text is parsed.
 struct Flag {
   bool CommandLine::*field;
 };
@@ -47,12 +47,12 @@ struct Names {  // repeatable; all are collected
   std::vector<std::string> CommandLine::*field;
   bool is_list;  // separated by commas
 };
-struct Tunable {  // does nothing but set a variable of the workers
+struct Tunable {  // only sets a variable of the workers
   const char* variable;
   TunableKind kind;
-  const char* needs = "";  // a variable without which this one is not set
+  const char* needs = "";  // a variable that this one depends on
 };
-struct Switch {  // the same: 1, or 0 by the opposite
+struct Switch {  // the same: 1, or 0 with the opposite
   const char* variable;
   const char* needs = "";
 };
@@ -68,11 +68,11 @@ struct OptionRow {
   const char* group;          // a title of --help; empty: hidden
   OptionTarget target;
   const char* text = "";        // empty: the sentence of the knob that the option sets
-  const char* config_key = "";  // path in the configuration file; a leading '!' means that its bool is inverted
-  const char* excludes = "";    // of the options with the same word here, one at most may be given
+  const char* config_key = "";  // path in the configuration file; a leading '!' inverts its bool
+  const char* excludes = "";    // only one of the options with the same word here may be given
   const char* deprecated = "";  // what to use instead
-  // Name in the Namespace of Python where it is not the option's; a leading '!' means that it is inverted, and "-" that
-  // there is none.
+  // Name in Python's Namespace if it differs from the option's; a leading '!' inverts it, and "-" means that there is
+  // none.
   const char* attribute = "";
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 using Action = Options::Action;
 
-// Of the options that exclude each other, and of a switch's two sides, one may be given.
+// Of options that exclude each other, and of a switch and its opposite, only one may be given.
 Status check_exclusion(const std::vector<GivenOption>& given) {
   for (auto one = given.begin(); one != given.end(); ++one)
     for (auto other = given.begin(); other != one; ++other) {
@@ -31,7 +31,7 @@ Status check_exclusion(const std::vector<GivenOption>& given) {
   return {};
 }
 
-// The file first, so that the command line wins.
+// The file first, so that the command line takes precedence.
 Status set_values(const std::vector<GivenOption>& given, CommandLine& line) {
   std::string controller;
   for (const GivenOption& option : given)
@@ -51,7 +51,7 @@ Status set_values(const std::vector<GivenOption>& given, CommandLine& line) {
   return {};
 }
 
-// Variables that mean nothing without another one are not set.
+// Does not set variables that have no effect without another one.
 void drop_unneeded(Variables& variables) {
   const Variables all = variables;
   for (const OptionRow& row : option_rows()) {
@@ -67,7 +67,7 @@ void complete_variables(CommandLine& line, const Lookup& lookup) {
   if (line.start_timeout) {
     set_variable(line.variables, "HOROVOD_START_TIMEOUT", std::to_string(*line.start_timeout));
   } else if (const char* text = lookup("HOROVOD_START_TIMEOUT")) {
-    line.start_timeout = read_number<int>(text);  // what is no number the workers refuse by name
+    line.start_timeout = read_number<int>(text);  // the workers report an invalid number with its name
   }
 }
 
@@ -94,7 +94,8 @@ Status find_hosts(CommandLine& line, const Lookup& lookup) {
     if (*allocation) {
       line.hosts = std::move((*allocation)->hosts);
       whose = fmt::format("the allocation of {} ({}) has", (*allocation)->scheduler, describe(line.hosts));
-      // On a single host the user knows better, as without a scheduler: tasks are often not asked for there.
+      // On a single host the user's number takes precedence, as without a scheduler: allocations often do not request
+      // tasks.
       if (line.hosts.size() == 1) line.hosts[0].slots = line.np.value_or(line.hosts[0].slots);
     } else if (line.np || line.action == Action::doctor) {
       line.hosts = {{.name = "localhost", .slots = line.np.value_or(1)}};
@@ -118,7 +119,7 @@ Status check_elastic(const CommandLine& line) {
   return {};
 }
 
-// Options that were given and do nothing.
+// Warns about options that have no effect.
 void warn_of_useless(CommandLine& line, const std::vector<GivenOption>& given) {
   for (const GivenOption& option : given) {
     bool is_elastic_only = std::string_view(option.row->group) == "Elastic jobs";
@@ -138,7 +139,7 @@ Status check_rendezvous(const std::string& text) {
   return {};
 }
 
-// What holds between options, apart from hosts and numbers.
+// Constraints between options, apart from hosts and numbers.
 Status check_together(const CommandLine& line, const Lookup& lookup) {
   bool is_report = line.action == Action::check_build || line.action == Action::doctor;
   if (line.json && !is_report) return invalid_argument("--json goes with --check-build or --doctor");
@@ -150,13 +151,14 @@ Status check_together(const CommandLine& line, const Lookup& lookup) {
     return invalid_argument("--key-file goes with --agent or --agents");
   if (line.agent && line.agents) return invalid_argument("--agent and --agents exclude each other");
   if (line.agent && line.rendezvous.empty()) return invalid_argument("--agent needs --rendezvous HOST:PORT");
-  if (line.agent && !line.command.empty()) return invalid_argument("--agent takes no command: the launcher names it");
+  if (line.agent && !line.command.empty())
+    return invalid_argument("--agent takes no command: the launcher provides it");
   if (line.jsrun && !lookup("LSB_JOBID"))
     return invalid_argument("--jsrun works inside a job of LSF only (LSB_JOBID is not set)");
   return {};
 }
 
-// Its variables are those of processes that keep their place and that horovodrun itself starts.
+// Only for processes that keep their rank and that horovodrun itself starts.
 Status check_torch_env(const CommandLine& line) {
   if (!line.torch_env) return {};
   if (is_elastic(line))

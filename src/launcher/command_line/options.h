@@ -16,7 +16,7 @@ namespace hvd::launcher {
 struct Options {
   enum class Action { run, show_help, show_version, check_build, build_mpi, doctor, agent, dry_run };
   Action action = Action::run;
-  std::string help;  // with show_help: what to print; with dry_run: the job as JSON
+  std::string help;  // with show_help: the text; with dry_run: the job as JSON
 
   int num_proc = 0;
   std::vector<Host> hosts;
@@ -26,24 +26,24 @@ struct Options {
   std::optional<int> start_timeout;  // seconds
   bool disable_cache = false;        // has no effect: nothing is cached between jobs
   std::string bind_to;               // "", "core", "numa" or "none"
-  bool torch_env = false;            // workers find what torchrun tells its own
+  bool torch_env = false;            // also set the variables of torchrun
   bool gloo = false, mpi = false, jsrun = false;
   std::string mpi_args, binding_args;
   bool tcp = false;
   bool tls = false;
   std::vector<std::string> network_interfaces;
 
-  // Reaching hosts: by ssh, or by agents that come to us.
+  // Reaching hosts: by ssh, or by agents that connect to us.
   std::string ssh_identity_file;
   std::optional<int> ssh_port;
   bool ssh_strict = false;    // known host keys only
-  bool agent = false;         // this process is one
-  std::string rendezvous;     // host:port where launcher and agents meet
+  bool agent = false;         // this process is an agent
+  std::string rendezvous;     // host:port where launcher and agents connect
   std::string key_file;       // of the key that they share
   std::optional<int> agents;  // the launcher waits for this many instead of using ssh
 
   // Output.
-  std::string output_filename;  // a directory in fact; the name is the option's
+  std::string output_filename;  // actually a directory; named like the option
   bool prefix_timestamp = false;
 
   // Elastic jobs.
@@ -55,11 +55,11 @@ struct Options {
   std::vector<std::string> warnings;
 };
 
-// Hosts come and go: --host-discovery-script or --min-np was given.
+// An elastic job: --host-discovery-script or --min-np was given.
 bool is_elastic(const Options& options);
 
-// `arguments` without the program's name. An error is the user's mistake, worded for them. The environment is asked for
-// the allocation of a scheduler; `lookup` is for tests.
+// `arguments` without the program's name. Errors are messages for the user. The environment is searched for a
+// scheduler's allocation; `lookup` is for tests.
 Result<Options> parse_options(const std::vector<std::string>& arguments, const Lookup& lookup);
 Result<Options> parse_options(const std::vector<std::string>& arguments);
 

@@ -10,10 +10,10 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// How Python reads and checks the value of an option.
+// How Python parses and checks the value of an option.
 struct Described {
   const char* kind;
-  OrderedJson range = {};  // [low, high], high is null without a limit; null for values that are no numbers
+  OrderedJson range = {};  // [low, high], high is null without a limit; null for values that are not numbers
 };
 
 Described described_tunable(const Tunable& target) {
@@ -45,7 +45,7 @@ struct Describe {
   Described operator()(const Tunable& target) const { return described_tunable(target); }
 };
 
-// Null: the option has no place in the description of a job.
+// Null: the option is not part of the description of a job.
 OrderedJson attribute_of(const OptionRow& row) {
   std::string name(*row.attribute ? row.attribute : main_name(row));
   if (name == "-") return nullptr;
@@ -79,7 +79,7 @@ OrderedJson described_row(const OptionRow& row) {
 
 }  // namespace
 
-// One option a line, so that a change is easy to read.
+// One option per line, for readable diffs.
 std::string options_json() {
   std::string text;
   for (const OptionRow& row : option_rows()) text += (text.empty() ? "[\n" : ",\n") + described_row(row).dump();

@@ -15,7 +15,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Ranges that end here or later are limits of the machine, which a message need not name.
+// Messages omit upper limits from here on.
 constexpr double kNoLimit = 1e9;
 
 bool contains(const TunableRange& range, double value) { return value >= range.low && value <= range.high; }

@@ -1,6 +1,6 @@
-// The options that do nothing but set one environment variable of the workers. A variable is set only when its option
-// or key was given, so that one already in the environment survives. Ranges come from the knob table (model/config.cc).
-// Thread rule: pure functions.
+// Options that only set one environment variable of the workers. A variable is set only if its option or key was given,
+// so that one that is already in the environment is kept. Ranges come from the knob table (model/config.cc). Thread
+// rule: pure functions.
 #pragma once
 
 #include <string>
@@ -17,14 +17,15 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 enum class TunableKind { count, counts, mebibytes, real, path, level };
 constexpr std::string_view kLevelNames[] = {"TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"};
 
-struct TunableRange {  // both ends allowed
+struct TunableRange {  // both ends inclusive
   double low, high;
 };
-// What an option of this kind accepts, in its own unit. Variables that are no knobs of the engine have no upper limit.
+// The values that an option of this kind accepts, in its own unit. Variables that are not knobs of the engine have no
+// upper limit.
 TunableRange tunable_range(TunableKind kind, std::string_view variable);
 
 void set_variable(Variables& variables, std::string_view name, std::string value);
-bool is_on(const Variables& variables, std::string_view name);  // there, and not 0
+bool is_on(const Variables& variables, std::string_view name);  // it is set, and not 0
 
 // The variable's value for an option's text, or an error that starts with `source`.
 Result<std::string> tunable_value(TunableKind kind, std::string_view variable, const std::string& text,

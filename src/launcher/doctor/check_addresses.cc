@@ -13,14 +13,14 @@ namespace {
 
 std::string address_text(const Address& address) { return fmt::format("{} ({})", address.ip, address.interface); }
 
-// Attempts of several hosts at one address are alike.
+// Attempts from several hosts to one address are grouped.
 struct ByPlace {
   bool operator()(const Attempt* one, const Attempt* other) const {
     return std::tie(one->host, one->address.ip) < std::tie(other->host, other->address.ip);
   }
 };
 
-// There was no answer at any address of `to`.
+// No address of `to` answered.
 void add_unreachable(Check& check, const std::string& from, const std::string& to,
                      const std::vector<const Attempt*>& attempts) {
   std::vector<std::string> reasons;
@@ -28,11 +28,10 @@ void add_unreachable(Check& check, const std::string& from, const std::string& t
     if (!is_doubtful(*attempt) || attempts.size() == 1)
       reasons.push_back(fmt::format("{}: {}", address_text(attempt->address), attempt->error));
   if (reasons.empty()) reasons.emplace_back("it has no address of a network that hosts share");
-  check.add(
-      Severity::fail, {from, to}, fmt::format("{} cannot reach {}: {}", from, to, joined(reasons, "; ")),
-      fmt::format("let TCP connections from {} to {} through (firewall, security group), or name a network that both "
-                  "have with --network-interfaces",
-                  from, to));
+  check.add(Severity::fail, {from, to}, fmt::format("{} cannot reach {}: {}", from, to, joined(reasons, "; ")),
+            fmt::format("allow TCP connections from {} to {} (firewall, security group), or name a network that both "
+                        "have with --network-interfaces",
+                        from, to));
 }
 
 }  // namespace
@@ -42,7 +41,7 @@ void check_addresses(const std::vector<const HostExam*>& hosts, std::vector<Find
   Check check("addresses", findings);
   size_t tried = 0, answered = 0;
   std::set<std::string> working;                                       // interfaces
-  std::map<const Attempt*, std::vector<std::string>, ByPlace> silent;  // from where
+  std::map<const Attempt*, std::vector<std::string>, ByPlace> silent;  // the hosts that tried
   for (const HostExam* from : hosts) {
     std::map<std::string, std::vector<const Attempt*>> by_host;
     for (const Attempt& attempt : from->facts->attempts) by_host[attempt.host].push_back(&attempt);
@@ -65,8 +64,8 @@ void check_addresses(const std::vector<const HostExam*>& hosts, std::vector<Find
     check.add(Severity::warn, {attempt->host},
               fmt::format("{} does not answer from {}", address_text(attempt->address), joined(callers, ", ")), advice);
   if (tried == 0)
-    check.add(Severity::warn, names_of(hosts), "not tried: the hosts did not meet",
-              "see what is said about the launcher");
+    check.add(Severity::warn, names_of(hosts), "not tried: the hosts could not exchange their addresses",
+              "see the findings about the launcher");
   check.otherwise(names_of(hosts), [&] {
     return fmt::format("every host reaches every other, {} of {} addresses answer", answered, tried);
   });

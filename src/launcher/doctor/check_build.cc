@@ -41,8 +41,8 @@ constexpr const char* kControllers[] = {"MPI", "Gloo"};
 constexpr const char* kOperations[] = {"NCCL", "DDL", "CCL", "MPI", "Gloo"};
 
 // Prints {"python": .., "horovod": bool, "frameworks": {module: [version or null, has adapter]}, "nccl": [usable,
-// text]}; the last is null if there is no library that could say it. The folder that we are started in is not searched.
-// A distribution may have another name than its module, as tensorflow-cpu.
+// text]}; the last is null if there is no library that could answer. Does not search the current folder. A distribution
+// may have another name than its module, such as tensorflow-cpu.
 constexpr std::string_view kScript = R"(
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -78,7 +78,7 @@ print(json.dumps({"python": sys.version.split()[0], "horovod": bool(folders), "f
 )";
 
 struct Found {
-  std::optional<std::string> version;  // of the framework; empty: there, but it does not say which
+  std::optional<std::string> version;  // of the framework; empty: installed, but without a version
   bool has_adapter = false;
 };
 
@@ -104,7 +104,7 @@ std::optional<PythonAnswer> read_answer(const std::string& text) try {
     answer.nccl = nccl.at(1);
   }
   return answer;
-} catch (const Json::exception&) {  // a wrapper that is no Python, or one that prints something of its own
+} catch (const Json::exception&) {  // a wrapper that is not Python, or one with output of its own
   return std::nullopt;
 }
 
@@ -127,7 +127,7 @@ Json describe_frameworks(PythonAnswer answer) {
   return list;
 }
 
-// A library that is not part of this installation, as it is here; the detail says which one, or what lacks.
+// A library on this machine that is not part of this installation. The detail describes it, or what is missing.
 struct Outside {
   bool is_available = false;
   std::string detail;
@@ -191,15 +191,15 @@ BuildReport check_build(const std::string& program, bool json, bool verbose) {
     report["python"] = {{"executable", python}, {"version", answer->version}};
     if (!answer->has_horovod) note = fmt::format("{} does not find the package horovod", python);
   } else {
-    note = python.empty() ? "no Python beside horovodrun or in PATH, so frameworks were not looked for"
-                          : fmt::format("{} could not say which frameworks there are", python);
+    note = python.empty() ? "no Python beside horovodrun or in PATH, so frameworks were not checked"
+                          : fmt::format("{} could not list the installed frameworks", python);
   }
   Outside nccl;
   if (answer) nccl = {answer->has_nccl, answer->nccl};
   report["frameworks"] = describe_frameworks(answer.value_or(PythonAnswer()));
   Outside mpi = look_for_mpi(program);
   report["controllers"] = describe_parts(kControllers, mpi, nccl);
-  if (!mpi.is_available) mpi.detail.clear();  // said once
+  if (!mpi.is_available) mpi.detail.clear();  // already reported
   report["operations"] = describe_parts(kOperations, mpi, nccl);
   std::string text = json ? report.dump(2) + "\n" : layout(report);
   return {.text = verbose && !json ? "\n" + text : text, .note = std::move(note)};

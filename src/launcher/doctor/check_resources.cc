@@ -23,7 +23,7 @@ std::string size_text(uint64_t bytes) {
 
 std::string limit_text(const std::optional<uint64_t>& limit) { return limit ? std::to_string(*limit) : "unlimited"; }
 
-// A limit as a number that can be compared: none is the largest.
+// A limit as a comparable number: no limit is the largest.
 uint64_t as_number(const std::optional<uint64_t>& limit) { return limit.value_or(UINT64_MAX); }
 
 template <class Number>
@@ -45,7 +45,7 @@ void check_files(Check& check, const HostExam& host, size_t hosts) {
   uint64_t wanted = std::max<uint64_t>(kUsualFiles, kFewestFiles + kFilesPerHost * hosts);
   if (files >= wanted) return;
   check.add(files < kFewestFiles ? Severity::fail : Severity::warn, {host.name},
-            fmt::format("a process may open {} files; a job on {} hosts may want {}", files, hosts, wanted),
+            fmt::format("a process may open {} files; a job on {} hosts may need {}", files, hosts, wanted),
             "raise it: ulimit -n 65536, nofile in /etc/security/limits.conf, or docker run --ulimit nofile=65536");
 }
 
@@ -77,11 +77,12 @@ void check_cpus(const std::vector<const HostExam*>& hosts, std::vector<Finding>&
     if (found.quota && *found.quota < found.cores)
       check.warn(
           host->name,
-          fmt::format("it has {} cores, but its control group allows the time of {:.1f}", found.cores, *found.quota),
-          "give the container more (docker run --cpus), or set OMP_NUM_THREADS to what each rank can use");
+          fmt::format("it has {} cores, but its control group allows {:.1f} cores of CPU time", found.cores,
+                      *found.quota),
+          "give the container more (docker run --cpus), or set OMP_NUM_THREADS to the number that each rank can use");
     if (host->slots > found.cores)
       check.warn(host->name, fmt::format("{} slots on {} cores", host->slots, found.cores),
-                 "more ranks than cores wait for each other: give it as many slots as it has cores, or accelerators");
+                 "with more ranks than cores, ranks slow each other down: use as many slots as cores, or accelerators");
   }
   check.otherwise(names_of(hosts), [&] {
     return fmt::format("{} core{}{}", range_text(least, most), most == 1 ? "" : "s", hosts.size() > 1 ? " each" : "");
@@ -96,7 +97,7 @@ void check_memory(const std::vector<const HostExam*>& hosts, std::vector<Finding
     least = std::min(least, memory);
     if (memory < kLittleMemory)
       check.warn(host->name, fmt::format("only {} of memory are free", size_text(memory)),
-                 "end what else runs there, or raise the memory limit of the container");
+                 "stop other programs there, or raise the memory limit of the container");
   }
   check.otherwise(names_of(hosts),
                   [&] { return fmt::format("{}{} free", hosts.size() > 1 ? "at least " : "", size_text(least)); });

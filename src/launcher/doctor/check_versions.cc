@@ -12,7 +12,7 @@ namespace {
 
 using Versions = std::map<std::string, std::vector<std::string>>;  // hosts by version
 
-// "3.11.2" -> "3.11": what packages are built for.
+// "3.11.2" -> "3.11": the version that packages are built for.
 std::string minor_version(const std::string& version) {
   size_t second = version.find('.', version.find('.') + 1);
   return version.substr(0, second);
@@ -44,13 +44,13 @@ void compare(Check& check, const std::string& what, const Versions& versions, Se
 
 void check_python(Check& check, const std::string& host, const Installation& found) {
   if (found.python.empty()) {
-    check.warn(host, "there is no Python beside horovodrun or in PATH", "name the one that the training uses in PATH");
+    check.warn(host, "there is no Python beside horovodrun or in PATH", "put the one that the training uses in PATH");
   } else if (found.python_version.empty()) {
-    check.warn(host, fmt::format("{} did not say which version it is", found.python),
-               fmt::format("see what it says to: {} --version", found.python));
+    check.warn(host, fmt::format("{} did not print its version", found.python),
+               fmt::format("check the output of: {} --version", found.python));
   } else if (found.package.empty()) {
     check.warn(host, fmt::format("{} does not find the package horovod", found.python),
-               fmt::format("{} -m pip install horovod=={}, or put the environment that has it into PATH", found.python,
+               fmt::format("{} -m pip install horovod=={}, or put an environment that has it in PATH", found.python,
                            found.horovodrun));
   } else if (found.package != found.horovodrun) {
     check.warn(
@@ -62,7 +62,7 @@ void check_python(Check& check, const std::string& host, const Installation& fou
     check.fail(host,
                found.library.empty() ? found.library_error
                                      : fmt::format("{} cannot be used: {}", found.library, found.library_error),
-               "install horovod anew there");
+               "reinstall horovod there");
 }
 
 }  // namespace
@@ -86,7 +86,8 @@ void check_versions(const std::vector<const HostExam*>& hosts, std::vector<Findi
   compare(check, "libhorovod.so", library, Severity::fail, same);
   bool is_minor = python_minor.size() > 1;
   compare(check, "Python", python, is_minor ? Severity::fail : Severity::warn,
-          is_minor ? "use the same environment on all hosts: what one Python pickles another may not read" : same);
+          is_minor ? "use the same environment on all hosts: another Python version may not be able to read pickles"
+                   : same);
   check.otherwise(names_of(hosts), [&] {
     const Installation& found = hosts.front()->facts->installation;
     return fmt::format("Python {}, horovod {}", found.python_version, found.package);

@@ -9,7 +9,7 @@
 
 namespace hvd::launcher {
 
-// Findings of one check. The same about several hosts is one finding.
+// Findings of one check. The same finding about several hosts is merged.
 class Check {
  public:
   Check(std::string name, std::vector<Finding>& all) : name_(std::move(name)), all_(all), begin_(all.size()) {}
@@ -17,7 +17,7 @@ class Check {
   void add(Severity severity, const std::vector<std::string>& hosts, std::string text, std::string advice);
   void warn(const std::string& host, std::string text, std::string advice);
   void fail(const std::string& host, std::string text, std::string advice);
-  // When nothing was added: all is well with these hosts.
+  // If nothing was added: reports that these hosts are fine.
   void otherwise(const std::vector<std::string>& hosts, const std::function<std::string()>& text);
 
  private:
@@ -26,7 +26,7 @@ class Check {
   size_t begin_;
 };
 
-// Those whose probes told something.
+// Those whose probes returned facts.
 std::vector<const HostExam*> examined(const std::vector<HostExam>& hosts);
 std::vector<std::string> names_of(const std::vector<const HostExam*>& hosts);
 

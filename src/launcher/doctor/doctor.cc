@@ -22,9 +22,9 @@ namespace hvd::launcher {
 namespace {
 
 constexpr Duration kHostSilence = std::chrono::seconds(10);
-constexpr Duration kProbeMargin = std::chrono::seconds(2);  // a probe ends by itself before its time is up
+constexpr Duration kProbeMargin = std::chrono::seconds(2);  // a probe ends on its own before its time limit
 
-// Steps: contact the hosts, start a probe on each that answers, wait, stop what is left, let the agents go.
+// Steps: contact the hosts, start a probe on each that answers, wait, stop the remaining ones, dismiss the agents.
 class Doctor {
  public:
   Doctor(const Options& options, std::string program, Signals signals)
@@ -58,7 +58,7 @@ class Doctor {
     return 1;
   }
 
-  // One round of an event loop.
+  // One iteration of an event loop.
   template <class Take>
   void wait(const Take& on_reaped) {
     screen_.add_to(set_);
@@ -90,9 +90,9 @@ class Doctor {
     contacts_ = std::move(*contacts);
     for (const Contact& contact : contacts_) exams_.push_back({.name = contact.host.name});
     for (size_t missing = contacts_.size(); missing < static_cast<size_t>(*options_.agents); missing++)
-      exams_.push_back(
-          {.name = fmt::format("agent {}", missing + 1),
-           .contact_error = fmt::format("it did not come within {:.0f} s (--start-timeout)", muster_.start_timeout())});
+      exams_.push_back({.name = fmt::format("agent {}", missing + 1),
+                        .contact_error = fmt::format("it did not connect within {:.0f} s (--start-timeout)",
+                                                     muster_.start_timeout())});
     return {};
   }
 
@@ -121,7 +121,7 @@ class Doctor {
                                 [&](const Contact& one) { return one.host.name == exam.name; });
     bool is_here = contact == contacts_.end();
     Work work;
-    work.command = {"/proc/self/exe", std::string(kProbeOption), program_};  // whichever horovodrun runs there
+    work.command = {"/proc/self/exe", std::string(kProbeOption), program_};  // the horovodrun that runs there
     if (!is_here) work.variables = forwarded_variables(environ, contact->host);
     Variables own = job_variables(options_.variables, meeting);
     own.emplace_back("HOROVOD_START_TIMEOUT", fmt::format("{}", muster_.start_timeout()));
@@ -177,10 +177,10 @@ class Doctor {
   PollSet set_;
   Muster muster_;
   int stop_signal_ = 0;
-  bool is_hurried_ = false;     // a second signal came
-  std::deque<HostExam> exams_;  // addresses stay
+  bool is_hurried_ = false;     // a second signal arrived
+  std::deque<HostExam> exams_;  // addresses are stable
   std::vector<Contact> contacts_;
-  std::deque<Patient> patients_;  // addresses stay
+  std::deque<Patient> patients_;  // addresses are stable
 };
 
 }  // namespace

@@ -17,7 +17,7 @@ std::vector<Address> describe_endpoints(const std::vector<Endpoint>& endpoints) 
   std::vector<Address> addresses;
   for (const Endpoint& endpoint : endpoints) {
     IpAddress ip = endpoint.address.ip;
-    ip.scope = 0;  // it means nothing to others
+    ip.scope = 0;  // it is meaningless to other hosts
     bool is_virtual = interfaces.ok() && std::any_of(interfaces->begin(), interfaces->end(), [&](const auto& one) {
                         return one.is_virtual && one.interface == endpoint.interface;
                       });
@@ -64,7 +64,7 @@ void ProbeDoor::serve() {
                                {.fd = acceptor_->descriptor(), .events = POLLIN, .revents = 0}};
     for (const Accepted& guest : guests)
       wanted.push_back({.fd = guest.stream->descriptor(), .events = POLLIN, .revents = 0});
-    ::poll(wanted.data(), wanted.size(), -1);  // the acceptor has an alarm of its own
+    ::poll(wanted.data(), wanted.size(), -1);  // the acceptor has its own alarm
     if (wanted[0].revents != 0) return;
     acceptor_->poll(Clock::now(), guests);
     answer(guests);
@@ -80,7 +80,7 @@ void ProbeDoor::answer(std::vector<Accepted>& guests) const {
       if (*count == 0) return false;
       Bytes time;
       Encoder(time).f64(clock_());
-      auto written = guest.stream->write(time);  // a few bytes always fit, unless the other side only asks
+      auto written = guest.stream->write(time);  // a few bytes always fit, unless the other side never reads
       if (!written.ok() || *written != time.size()) return true;
     }
   });

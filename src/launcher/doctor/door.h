@@ -1,6 +1,6 @@
-// Where a probe can be called by the probes of other hosts, at every address that it publishes. A connection that
-// proves to be of the job is let in, and every byte it sends is answered with the time of this host's clock. Thread
-// rule: made and destroyed by one thread; it works on a thread of its own.
+// The server of a probe: probes of other hosts connect to it at every address that it publishes. A connection that
+// proves to belong to the job is accepted, and every byte it sends is answered with this host's clock time. Thread
+// rule: created and destroyed by one thread; it works on its own thread.
 #pragma once
 
 #include <cstdint>

@@ -92,7 +92,7 @@ Json list_to_json(const std::vector<T>& items) {
 }
 
 Status unreadable(const Json::exception& error) {
-  return {Code::invalid_argument, fmt::format("it is not what a probe of this version says: {}", error.what())};
+  return {Code::invalid_argument, fmt::format("it is not the output of a probe of this version: {}", error.what())};
 }
 
 }  // namespace

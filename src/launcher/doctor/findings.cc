@@ -29,10 +29,9 @@ void check_probes(const std::vector<HostExam>& hosts, std::vector<Finding>& find
   Check check("probe", findings);
   for (const HostExam& host : hosts)
     if (!host.probe_error.empty())
-      check.fail(
-          host.name, host.probe_error,
-          "a process that is started there does not do its work: what else is in this table about the host may say "
-          "why; --start-timeout gives it more time");
+      check.fail(host.name, host.probe_error,
+                 "processes that are started there do not work: other findings about the host may show "
+                 "why; --start-timeout gives it more time");
 }
 
 void check_launcher(const std::vector<const HostExam*>& hosts, std::vector<Finding>& findings) {
@@ -40,10 +39,9 @@ void check_launcher(const std::vector<const HostExam*>& hosts, std::vector<Findi
   bool has_asked = hosts.size() > 1;
   for (const HostExam* host : hosts)
     if (!host->facts->launcher_error.empty())
-      check.fail(
-          host->name, host->facts->launcher_error,
-          "let TCP connections from there to this machine through (firewall, security group), or name the network "
-          "that they share with --network-interfaces");
+      check.fail(host->name, host->facts->launcher_error,
+                 "allow TCP connections from there to this machine (firewall, security group), or name the network "
+                 "that they share with --network-interfaces");
   if (has_asked) check.otherwise(names_of(hosts), [] { return "its store can be reached from everywhere"; });
 }
 
@@ -56,17 +54,17 @@ void check_clocks(const std::vector<const HostExam*>& hosts, std::vector<Finding
     const auto& clock = host->facts->clock;
     if (!clock) {
       check.warn(host->name, fmt::format("not compared: there was no connection to {}", first),
-                 "see what is said about its addresses");
+                 "see the findings about its addresses");
       continue;
     }
     double skew = std::max(0.0, std::abs(clock->seconds) - clock->uncertainty);
     most = std::max(most, std::abs(clock->seconds) + clock->uncertainty);
     if (skew > kMostSkew)
-      check.warn(
-          host->name,
-          fmt::format("its clock is {:.1f} s {} that of {}", std::abs(clock->seconds),
-                      clock->seconds > 0 ? "ahead of" : "behind", first),
-          "timelines and logs of the hosts will not match, and file times mislead: run chrony or another NTP client");
+      check.warn(host->name,
+                 fmt::format("its clock is {:.1f} s {} that of {}", std::abs(clock->seconds),
+                             clock->seconds > 0 ? "ahead of" : "behind", first),
+                 "timelines and logs of the hosts will not match, and file times will be wrong: run chrony or another "
+                 "NTP client");
   }
   check.otherwise(names_of(hosts), [&] { return fmt::format("within {:.1f} ms of each other", most * 1000); });
 }
@@ -79,9 +77,9 @@ void check_allreduce(const std::vector<const HostExam*>& hosts, std::vector<Find
     if (!trial) {
       if (host->probe_error.empty()) check.fail(host->name, "the probe ended before it", "run the doctor again");
     } else if (trial->was_skipped) {
-      check.warn(host->name, "not tried: " + trial->error, "see to that first, then run the doctor again");
+      check.warn(host->name, "not tried: " + trial->error, "fix that first, then run the doctor again");
     } else if (!trial->error.empty()) {
-      check.fail(host->name, trial->error, "a training job would fail in the same way; the message says where");
+      check.fail(host->name, trial->error, "a training job would fail in the same way; the message shows where");
     } else {
       slowest = std::max(slowest, trial->seconds);
     }

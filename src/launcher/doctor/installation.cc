@@ -5,7 +5,7 @@
 namespace hvd::launcher {
 namespace {
 
-// The version is read, not imported: a package may do anything when it is imported.
+// The version is read without importing the package, because an import may have side effects.
 constexpr std::string_view kVersionScript = R"(
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -23,7 +23,7 @@ if spec:
 print(json.dumps({"python": sys.version.split()[0], "folder": folder, "version": version}))
 )";
 
-// A wrapper that is no Python, or one that prints something of its own, leaves everything empty.
+// For a wrapper that is not Python, or one with output of its own, everything stays empty.
 void take_answer(const std::string& text, Installation& found, std::string& folder) try {
   Json answer = Json::parse(text);
   folder = answer.at("folder");

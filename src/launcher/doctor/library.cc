@@ -12,7 +12,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kElements = (1 << 20) / sizeof(float);
-constexpr int kRounds = 8;  // the first opens connections and agrees on the plan
+constexpr int kRounds = 8;  // the first one opens connections and negotiates the plan
 
 Status missing(const char* name) {
   return {Code::precondition, fmt::format("it has no {}: it belongs to another version", name)};
@@ -81,8 +81,8 @@ Result<double> Library::time_allreduce(TimePoint deadline) {
     auto expected = static_cast<float>(size());
     auto wrong = std::find_if(output_.begin(), output_.end(), [&](float sum) { return sum != expected; });
     if (wrong != output_.end())
-      return Status(Code::unknown, fmt::format("the sum of {} ones came out as {} at element {}", size(), *wrong,
-                                               wrong - output_.begin()));
+      return Status(Code::unknown,
+                    fmt::format("the sum of {} ones is {} at element {}", size(), *wrong, wrong - output_.begin()));
     fastest = round == 0 ? time : std::min(fastest, time);
   }
   return fastest;
@@ -97,7 +97,7 @@ Trial Library::try_allreduce(TimePoint deadline) {
   ::setenv("HOROVOD_START_TIMEOUT", fmt::format("{:.3f}", left).c_str(), 1);
   if (init(0, nullptr, nullptr) != HVD_OK) return {.error = last_error()};
   auto time = time_allreduce(deadline);
-  if (!time.ok()) return {.error = std::string(time.status().message())};  // no shutdown: others may be stuck
+  if (!time.ok()) return {.error = std::string(time.status().message())};  // no shutdown: other ranks may hang
   shutdown();
   return {.seconds = *time};
 }

@@ -29,7 +29,7 @@ struct Call {
   TimePoint began{};
 };
 
-// Without the address, which the caller knows: "connection refused (4 tries)".
+// Without the address, which the caller adds: "connection refused (4 tries)".
 std::string reason_of(const Status& status, const std::vector<Endpoint>& endpoints) {
   std::string text(status.message()), before = to_text(endpoints.front()) + ": ";
   size_t at = endpoints.size() == 1 ? text.find(before) : std::string::npos;
@@ -55,14 +55,14 @@ class Calls {
       return;
     }
     call.attempt.is_own = std::any_of(ours_.begin(), ours_.end(), [&](InterfaceAddress own) {
-      own.ip.scope = 0;  // as it was published
+      own.ip.scope = 0;  // as published
       return own.ip == *ip;
     });
     call.endpoints = order_for_connecting({{{*ip, address.port}, address.interface}}, ours_);
   }
 
-  // Most of these lead nowhere, and need not be waited for long, unless a neighbour has no others: then it may be a
-  // second "host" on this machine.
+  // Most of these do not work, and need only a short wait, unless a neighbour has no others: then it may be a second
+  // "host" on this machine.
   void hurry_doubtful() {
     std::set<size_t> has_others;
     for (const Call& call : calls_)
@@ -117,7 +117,7 @@ class Calls {
     wanted.reserve(under_way.size());
     for (size_t index : under_way)
       wanted.push_back({.fd = calls_[index].connector->descriptor(), .events = POLLIN, .revents = 0});
-    if (!wanted.empty()) ::poll(wanted.data(), wanted.size(), -1);  // connectors have deadlines of their own
+    if (!wanted.empty()) ::poll(wanted.data(), wanted.size(), -1);  // connectors have their own deadlines
   }
 
   static bool is_over(Call& call, std::vector<std::unique_ptr<Stream>>& streams) {
@@ -179,7 +179,7 @@ std::vector<Attempt> try_addresses(const std::vector<Neighbour>& neighbours, con
   return calls.take_attempts();
 }
 
-// The answer is of some moment between question and answer: the middle is wrong by half of that at most.
+// The answer was taken between question and reply: using the middle, the error is at most half of that time.
 Result<ClockOffset> compare_clocks(Stream& stream, TimePoint deadline) {
   std::optional<ClockOffset> best;
   for (int i = 0; i < kQuestions; i++) {

@@ -1,5 +1,5 @@
-// Calls the probes of other hosts at each of their addresses, and compares clocks.
-// Thread rule: one thread; everything blocks until its deadline at most.
+// Connects to the probes of other hosts at each of their addresses, and compares clocks. Thread rule: one thread; calls
+// block until their deadline at most.
 #pragma once
 
 #include <memory>
@@ -18,14 +18,14 @@ struct Neighbour {
   std::vector<Address> addresses;
 };
 
-// Tries every address once for itself, many at a time, each for `patience`. `streams` gets the first connection to each
-// neighbour that was reached, in their order; null for the others.
+// Tries every address separately, many at a time, each for `patience`. `streams` gets the first connection to each
+// neighbour that was reached, in order; null for the others.
 std::vector<Attempt> try_addresses(const std::vector<Neighbour>& neighbours, const Credentials& credentials,
                                    int32_t own_rank, Duration patience, TimePoint deadline,
                                    std::vector<std::unique_ptr<Stream>>& streams);
 
-// How far our clock is ahead of the one of the probe at the other end: asks a few times and uses the
-// quickest answer, which is the most exact.
+// How far our clock is ahead of the clock of the probe at the other end: asks several times and uses the quickest
+// answer, which is the most precise.
 Result<ClockOffset> compare_clocks(Stream& stream, TimePoint deadline);
 
 }  // namespace hvd::launcher

@@ -21,7 +21,7 @@ void Patient::on_output(int, WorkerStream stream, std::string_view bytes) {
   if (partial_.size() > kLongestFacts) partial_.clear();
 }
 
-// The last one that can be read counts; a library that prints something of its own does no harm.
+// The last valid line counts; other output of a library is ignored.
 void Patient::take_line(std::string_view line) {
   if (auto facts = facts_from(line); facts.ok()) exam_.facts = std::move(*facts);
 }

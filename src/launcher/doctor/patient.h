@@ -1,4 +1,4 @@
-// One host while its probe runs: what the probe prints and how it ends, taken from the host's events.
+// One host while its probe runs: the probe's output and end, from the host's events.
 // Thread rule: one thread.
 #pragma once
 
@@ -26,7 +26,7 @@ class Patient : public HostEvents {
   void on_lost(std::string_view reason, bool is_cause) override;
 
   bool is_over() const { return is_over_; }    // the probe has ended
-  bool is_empty() const { return is_empty_; }  // and nothing is left of it
+  bool is_empty() const { return is_empty_; }  // and no process is left
   void give_up(std::string_view reason);       // before the probe is stopped
 
   std::unique_ptr<HostRunner> runner;
@@ -37,7 +37,7 @@ class Patient : public HostEvents {
 
   HostExam& exam_;
   std::string partial_;  // line
-  Tail said_;            // on stderr
+  Tail said_;            // from stderr
   bool is_over_ = false, is_empty_ = false;
 };
 

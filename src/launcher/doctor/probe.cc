@@ -32,8 +32,8 @@ Json json_of(const Bytes& bytes) {
                      reinterpret_cast<const char*>(bytes.data() + bytes.size()), nullptr, false);
 }
 
-// All probes do the same steps, each within a share of the start timeout, so that none waits for one that has given up:
-// look at the host, meet, try addresses, agree whether an allreduce makes sense, run it.
+// All probes perform the same steps, each within a share of the start timeout, so that none waits for one that has
+// given up: examine the host, connect to the store, try addresses, agree whether to try an allreduce, run it.
 class Probe {
  public:
   Probe(const Config& config, std::string program)
@@ -80,7 +80,7 @@ class Probe {
     }
   }
 
-  // What speaks against an allreduce; all probes come to the same answer.
+  // The reason not to try an allreduce; the same for all probes.
   Result<std::string> meet_others(const std::string& own_problem) {
     auto credentials = credentials_from_config(config_);
     if (!credentials.ok()) return credentials.status();
@@ -105,7 +105,7 @@ class Probe {
     return StoreClient::connect(std::move(*endpoints), credentials, config_.rank, share(0.4));
   }
 
-  // Those that come in time.
+  // Only those that arrive in time.
   Result<Store::Entries> exchange(Store& store, const std::string& prefix, const Json& own, TimePoint until) const {
     TimePoint patience = share(0.9);
     Status status = store.set(fmt::format("{}{:06}", prefix, config_.rank), bytes_of(own), patience);
@@ -140,7 +140,7 @@ class Probe {
     std::vector<std::unique_ptr<Stream>> streams;
     Duration patience = seconds(std::min(kLongestCall, config_.start_timeout * 0.15));
     facts_.attempts = try_addresses(neighbours, credentials, config_.rank, patience, share(0.65), streams);
-    if (config_.rank == 0) facts_.clock = ClockOffset{};  // all others are compared with it
+    if (config_.rank == 0) facts_.clock = ClockOffset{};  // all others are compared with rank 0
     for (size_t i = 0; i < neighbours.size(); i++) {
       if (neighbours[i].rank != 0 || streams[i] == nullptr) continue;
       if (auto offset = compare_clocks(*streams[i], share(0.7)); offset.ok()) facts_.clock = *offset;
@@ -182,7 +182,7 @@ int run_probe(const std::string& program) {
   auto config = config_from_environment();
   Status status = config.status();
   if (config.ok()) {
-    static std::optional<Probe> probe;  // never destroyed: what the library was left with may still be in use
+    static std::optional<Probe> probe;  // never destroyed: the library may still be using it
     probe.emplace(*config, program);
     status = probe->run();
   }

@@ -1,5 +1,5 @@
-// What a probe finds out about its own host: which horovod it has, what the machine offers to a process of a job, and
-// whether libhorovod.so works. Thread rule: one thread; find_installation() starts a process and waits for it.
+// Facts about this host: the installed horovod, the resources for a process of a job, and whether libhorovod.so works.
+// Thread rule: one thread; find_installation() starts a process and waits for it.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace hvd::launcher {
 
-// libhorovod.so through its C interface, loaded at run time: the probe tries what the training will use.
+// libhorovod.so through its C interface, loaded at run time: the probe tests what the training will use.
 class Library {
  public:
   static Result<Library> load(const std::string& path);
 
   const std::string& version() const { return version_; }
 
-  // Forms the world of the environment, reduces 1 MiB a few times and says how long the fastest took. Blocks, but not
-  // (much) longer than `deadline`. After an error the process should end without destroying this.
+  // Forms the world of the environment, reduces 1 MiB several times and returns the shortest time. Blocks until
+  // `deadline`, or slightly longer. After an error the process should end without destroying this object.
   Trial try_allreduce(TimePoint deadline);
 
  private:
@@ -30,14 +30,14 @@ class Library {
 
   void* handle_;
   std::string version_;
-  std::vector<float> input_, output_;  // an operation that is given up goes on with them
+  std::vector<float> input_, output_;  // an abandoned operation still uses them
 };
 
-// Asks the Python beside horovodrun or on PATH; imports no framework. The library's version is left out, as that needs
-// Library. `program` is how horovodrun was called.
+// Queries the Python beside horovodrun or on PATH, without importing a framework. Does not include the library's
+// version, which needs Library. `program`: the command that started horovodrun.
 Installation find_installation(const std::string& program, Duration patience);
 
-// `root` comes before /proc and /sys; tests have their own.
+// `root` is prepended to /proc and /sys; tests pass their own.
 Resources read_resources(const std::string& root = "");
 
 }  // namespace hvd::launcher

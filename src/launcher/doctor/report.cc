@@ -35,7 +35,7 @@ std::string table(const std::vector<HostExam>& hosts, const std::vector<Finding>
   return text;
 }
 
-// "2/3": so many of its addresses answer.
+// "2/3": the number of its addresses that answer.
 std::string cell(const HostExam& from, const HostExam& to) {
   if (&from == &to) return "-";
   size_t tried = 0, answered = 0;

@@ -14,7 +14,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr uint64_t kNoMemoryLimit = uint64_t{1} << 60;  // the older control groups write a number like this for "none"
+constexpr uint64_t kNoMemoryLimit = uint64_t{1} << 60;  // version 1 control groups use such a number for "none"
 
 std::string read_all(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -48,7 +48,7 @@ uint64_t available_memory(const std::string& root) {
 
 struct GroupLimits {
   std::optional<double> cores;
-  std::optional<double> memory;  // bytes that are left
+  std::optional<double> memory;  // bytes left
 
   void add_cores(double count) { cores = std::min(cores.value_or(count), count); }
   void add_memory(std::optional<double> most, std::optional<double> used) {
@@ -58,8 +58,8 @@ struct GroupLimits {
   }
 };
 
-// Version 2: every group above ours counts. In a container the path may lead outside of what is mounted; the mount's
-// root is then our group.
+// Version 2: all groups above ours count. In a container the path may be outside the mounted tree; then the root of the
+// mount is our group.
 void add_unified(const std::filesystem::path& mount, const std::string& group, GroupLimits& limits) {
   std::filesystem::path folder = mount / std::filesystem::path(group).relative_path();
   for (;; folder = folder.parent_path()) {
@@ -71,7 +71,7 @@ void add_unified(const std::filesystem::path& mount, const std::string& group, G
   }
 }
 
-// Version 1, one tree for each kind.
+// Version 1: a tree for each controller.
 void add_separate(const std::filesystem::path& mount, GroupLimits& limits) {
   auto quota = read_first_number(mount / "cpu/cpu.cfs_quota_us");
   auto period = read_first_number(mount / "cpu/cpu.cfs_period_us");

@@ -11,11 +11,11 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr double kSilencesOfHost = 2;  // the ranks of a silent host are noticed first, by their peers
+constexpr double kSilencesOfHost = 2;  // ranks of a silent host should be detected first, by their peers
 
 }  // namespace
 
-// Passes on what becomes of workers.
+// Forwards events of workers.
 struct Fleet::Relay : HostEvents {
   explicit Relay(Fleet& its_fleet) : fleet(its_fleet) {}
   void on_started(int worker, pid_t pid) override { fleet.events_.on_started(worker, pid); }
@@ -41,7 +41,7 @@ struct Fleet::Local : Relay {
   bool has_work = false;
 };
 
-// A host by its agent. It is called, then it runs, then it is let go; or it is lost at any time.
+// A host with an agent. It is contacted, runs, and is dismissed; it can be lost at any time.
 struct Fleet::Remote : Relay {
   Remote(Fleet& its_fleet, Host its_host) : Relay(its_fleet), host(std::move(its_host)) {}
   void on_not_started(int worker, std::string_view reason) override {
@@ -49,7 +49,7 @@ struct Fleet::Remote : Relay {
     Relay::on_not_started(worker, reason);
   }
   void on_ended(int worker, const Ended& ended) override {
-    Relay::on_ended(worker, ended);  // which may have what it left behind stopped
+    Relay::on_ended(worker, ended);  // which may stop processes that it left behind
     workers.erase(worker);
   }
   void on_notice(std::string_view text) override {
@@ -61,16 +61,16 @@ struct Fleet::Remote : Relay {
     is_empty = true;
   }
   void on_lost(std::string_view reason, bool is_cause) override {
-    bool is_over = is_lost || (is_empty && fleet.is_ending_);  // its connection ends a little early
+    bool is_over = is_lost || (is_empty && fleet.is_ending_);  // its connection closes a little early
     is_lost = is_empty = true;
     workers.clear();
     if (!is_over) fleet.events_.on_host_lost(host.name, reason, is_cause);
   }
 
-  Host host;                           // with as many slots as workers share its cores
-  std::unique_ptr<RemoteHost> runner;  // once its agent has answered
-  std::vector<Start> waiting;          // for that
-  std::set<int> workers;               // that live, or wait to be started
+  Host host;                           // the number of slots is the number of workers that share its cores
+  std::unique_ptr<RemoteHost> runner;  // set when its agent has answered
+  std::vector<Start> waiting;          // until then
+  std::set<int> workers;               // running, or waiting to be started
   std::string notice;                  // the last one
   bool is_lost = false, has_left = false;
 };
@@ -124,7 +124,7 @@ void Fleet::stop(int worker) {
     if (waiting != remote->waiting.end()) {
       remote->waiting.erase(waiting);
       remote->workers.erase(worker);
-      return events_.on_not_started(worker, "it is not needed any more");
+      return events_.on_not_started(worker, "it is no longer needed");
     }
     if (remote->runner && remote->workers.contains(worker)) remote->runner->stop(worker);
   }
@@ -241,7 +241,7 @@ void Fleet::on_reaped(pid_t pid, int status) {
   for (auto& remote : departing_)
     if (remote->runner) remote->runner->on_reaped(pid, status);
   for (Call& call : calls_) call.contacts->on_reaped(pid, status);
-  muster_.strangers().erase(pid);  // also of those whose owner is gone
+  muster_.strangers().erase(pid);  // including those whose owner is gone
 }
 
 void Fleet::look() {

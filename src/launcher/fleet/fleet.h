@@ -1,8 +1,8 @@
-// Where the workers of a job run: a crew on this machine, which serves every host that is this machine, and agents on
-// others. Those of a static job were contacted before; in an elastic one an agent is called when a worker is to be
-// started there, and let go when the host is not listed any more. Workers are known by their ids, wherever they are.
-// Thread rule: one thread; an event loop drives it: add_to(), wait, on_reaped(), look(). Events come from those, and
-// from start() and stop().
+// Where the workers of a job run: a crew on this machine, which serves every host name of this machine, and agents on
+// other hosts. The hosts of a static job are contacted before the job; in an elastic job an agent is contacted when a
+// worker is to be started there, and dismissed when the host is no longer listed. Workers have the same ids on all
+// hosts. Thread rule: one thread; an event loop drives it: add_to(), wait, on_reaped(), look(). Events come from those,
+// and from start() and stop().
 #pragma once
 
 #include <functional>
@@ -30,7 +30,7 @@ class FleetEvents {
   virtual void on_output_end(int worker, WorkerStream stream) = 0;
   virtual void on_report(int worker, const EndReport& report) = 0;
   virtual void on_ended(int worker, const Ended& ended) = 0;
-  // And all that ran there. Not `is_cause`: it was told to stop, and did not.
+  // With all its workers. Not `is_cause`: it was told to stop, but did not.
   virtual void on_host_lost(const std::string& host, std::string_view reason, bool is_cause) = 0;
 
  protected:
@@ -39,19 +39,19 @@ class FleetEvents {
 
 class Fleet {
  public:
-  // `contacts` are agents that were contacted before: their hosts have as many slots as workers will start there; 0 for
-  // one too many, which only leaves with the others. `directory` is where workers on other hosts start. All references
+  // `contacts`: agents that are already connected. Their hosts have as many slots as workers will start there; 0 for a
+  // surplus agent, which only leaves with the others. `directory`: where workers on other hosts start. All references
   // outlive the fleet.
   Fleet(FleetEvents& events, const Options& options, const Meeting& meeting, Screen& screen, Muster& muster,
         std::string directory, std::vector<Contact> contacts);
   ~Fleet();
 
-  void start(const Host& host, const Start& start);        // the host's slots are how many workers share its cores
-  void stop(int worker);                                   // also what one that has ended left behind
-  void set_listed(std::set<std::string> hosts);            // the others are let go when nothing runs there
-  std::string last_notice(const std::string& host) const;  // what its agent last had to say, for people
+  void start(const Host& host, const Start& start);        // slots: the number of workers that share the host's cores
+  void stop(int worker);                                   // also processes left behind by a worker that has ended
+  void set_listed(std::set<std::string> hosts);            // other hosts are dismissed when nothing runs there
+  std::string last_notice(const std::string& host) const;  // the last message of its agent, for the user
 
-  // The end: everything is stopped, or killed; then the agents are let go.
+  // The end: everything is stopped, or killed; then the agents are dismissed.
   void stop_all();
   void kill_all();
   bool is_empty() const;
@@ -82,11 +82,11 @@ class Fleet {
   std::string directory_;
   std::unique_ptr<Local> local_;
   std::map<std::string, std::unique_ptr<Remote>> remotes_;
-  std::vector<std::unique_ptr<Remote>> departing_;  // not needed any more
+  std::vector<std::unique_ptr<Remote>> departing_;  // no longer needed
   std::vector<Host> to_call_;
   struct Call {
     std::unique_ptr<SshContacts> contacts;
-    size_t failures = 0;  // those that were told
+    size_t failures = 0;  // failures already reported
   };
   std::vector<Call> calls_;
   std::set<std::string> listed_;

@@ -31,7 +31,7 @@ Muster::Muster(const Options& options, Signals& signals, Screen& screen)
                          ? *options.start_timeout
                          : seconds_for_workers(options, "HOROVOD_START_TIMEOUT", Config().start_timeout)) {}
 
-// One round of the event loop; false: a signal asks us to stop.
+// One iteration of the event loop; false: a signal requested a stop.
 template <class Contacts>
 bool Muster::wait_for(Contacts& contacts) {
   contacts.add_to(set_);
@@ -72,7 +72,7 @@ Result<std::vector<Contact>> Muster::await_agents(const Key& key, TimePoint unti
   if (!door.ok()) return door.status();
   screen_.say(fmt::format("waiting for {} agent{} at {}", wanted, wanted == 1 ? "" : "s", (*door)->addresses()));
   while (!(*door)->is_done() && Clock::now() < until) {
-    screen_.set_status(fmt::format("horovodrun: waiting for agents: {} of {} came", (*door)->reached(), wanted));
+    screen_.set_status(fmt::format("horovodrun: waiting for agents: {} of {} connected", (*door)->reached(), wanted));
     set_.wake_at(until);
     if (!wait_for(**door)) break;
   }

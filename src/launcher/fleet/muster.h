@@ -1,7 +1,6 @@
 // How a launcher reaches its hosts before it starts anything there: it contacts them over ssh, or waits for agents that
-// were started in another way. Static jobs, those with agents, and the doctor begin with it, and treat missing hosts
-// differently.
-// Thread rule: one thread; call() and await_agents() block in an event loop of their own, which signals end.
+// were started in another way. Used by static jobs, jobs with agents, and the doctor, which handle missing hosts
+// differently. Thread rule: one thread; call() and await_agents() block in their own event loop, which signals end.
 #pragma once
 
 #include <sys/types.h>
@@ -22,7 +21,7 @@
 
 namespace hvd::launcher {
 
-// A number of seconds that the user has given to the workers too, or else `usual`.
+// The seconds in a variable that the user has set for the workers, or else `usual`.
 double seconds_for_workers(const Options& options, std::string_view variable, double usual);
 
 class Muster {
@@ -33,16 +32,16 @@ class Muster {
 
   double start_timeout() const { return start_timeout_; }
   TimePoint deadline() const { return after(Clock::now(), seconds(start_timeout_)); }
-  int stop_signal() const { return stop_signal_; }  // not 0: it ended early because of this one
-  // Processes of ours that are no workers; those of contacts are among them for as long as they live.
+  int stop_signal() const { return stop_signal_; }  // nonzero: ended early because of this signal
+  // Processes of ours that are not workers, including those of contacts while they run.
   std::set<pid_t>& strangers() { return strangers_; }
 
   struct Reached {
     std::vector<Contact> contacts;
     std::vector<Unreachable> failures;
   };
-  Reached call(const std::vector<Host>& hosts);  // those of them that are not this machine
-  // The same for a caller with an event loop: the call to these hosts.
+  Reached call(const std::vector<Host>& hosts);  // those that are not this machine
+  // The same for a caller with its own event loop: starts contacting these hosts.
   std::unique_ptr<SshContacts> begin_call(const std::vector<Host>& remote);
   // Returns when all agents have connected, or at `until` with those that have.
   Result<std::vector<Contact>> await_agents(const Key& key, TimePoint until);

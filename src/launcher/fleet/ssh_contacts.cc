@@ -10,8 +10,8 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr size_t kMostPrinted = 64 << 10;                    // by a login shell before the agent speaks
-constexpr Duration kQuestionTime = std::chrono::seconds(2);  // for ssh to say how it is configured
+constexpr size_t kMostPrinted = 64 << 10;                    // from a login shell before the agent starts
+constexpr Duration kQuestionTime = std::chrono::seconds(2);  // for ssh to print its configuration
 
 }  // namespace
 
@@ -74,9 +74,9 @@ void SshContacts::call_host(Call& call, HostKeys keys) {
   call.process = std::make_unique<PipedProcess>(std::move(*process));
   call.printed.clear();
   call.step = Step::calling;
-  // The agent waits for a word, so that one whose stdin leads nowhere notices.
+  // The agent waits for a first message, so it notices if its stdin is not connected.
   FramedStream first(make_plain_stream(UniqueFd(::dup(call.process->conversation().get()))), FrameLimits{});
-  (void)first.send(encode(AgentMessage(AgentBeat{})));  // a few bytes always fit; a failure shows when reading
+  (void)first.send(encode(AgentMessage(AgentBeat{})));  // a few bytes always fit; reading will report a failure
 }
 
 void SshContacts::on_reaped(pid_t pid, int status) {
@@ -97,21 +97,21 @@ void SshContacts::look() {
 
 void SshContacts::look_at(Call& call) {
   if (call.step == Step::asking) return take_answer(call);
-  bool has_ended = call.process->is_over();  // what it has said before is in the socket now
+  bool has_ended = call.process->is_over();  // all its output is in the socket now
   if (!call.link) look_for_agent(call);
   if (call.step == Step::over) return;
   if (call.link) return listen(call);
   if (has_ended) end(call, why_silent(call));
 }
 
-// A program that is called ssh and is none may not know the question, and wait or start something that stays.
+// A program called ssh that is not OpenSSH may not support the query, and hang or start a background process.
 void SshContacts::take_answer(Call& call) {
   bool has_ended = call.process->is_over();
   std::array<char, 4096> buffer;
   for (ssize_t count = 1; count > 0;) {
     count = ::read(call.process->conversation().get(), buffer.data(), buffer.size());
     if (count > 0 && call.printed.size() < kMostPrinted) call.printed.append(buffer.data(), static_cast<size_t>(count));
-    if (Clock::now() >= call.answer_by) break;  // one that never stops talking
+    if (Clock::now() >= call.answer_by) break;  // a program that never stops printing
   }
   if (!has_ended && Clock::now() < call.answer_by) return;
   if (!has_ended) {
@@ -136,7 +136,7 @@ void SshContacts::look_for_agent(Call& call) {
   call.link = call.door->look();
 }
 
-// Reads as far as the line with which the agent begins, and not a byte more. Nothing: it has not come yet.
+// Reads exactly up to the end of the agent's opening line. Empty: it has not arrived yet.
 std::optional<std::string> SshContacts::read_opening(Call& call) {
   int socket = call.process->conversation().get();
   std::array<char, 4096> buffer;
@@ -164,8 +164,8 @@ void SshContacts::listen(Call& call) {
   auto message = call.link->receive();
   if (!message.ok()) {
     if (call.process->is_over()) return end(call, why_silent(call));
-    if (call.door) call.link.reset();  // an invited agent may call again
-    return;                            // else its last words are still to come
+    if (call.door) call.link.reset();  // an invited agent may connect again
+    return;                            // otherwise its last messages are still to come
   }
   if (!*message) return;
   const auto* hello = std::get_if<AgentHello>(&**message);
@@ -176,7 +176,7 @@ void SshContacts::listen(Call& call) {
   call.step = Step::over;
 }
 
-// Its ssh has ended, or its time is over.
+// Its ssh has ended, or the time is up.
 std::string SshContacts::why_silent(const Call& call) const {
   if (call.process && call.process->is_over())
     return explain_failure(ssh_, call.host, *call.process->ending(), call.process->said(), call.printed);
@@ -184,7 +184,7 @@ std::string SshContacts::why_silent(const Call& call) const {
   if (!call.door || !call.door->is_open()) return fmt::format("no answer within {:.0f} s (--start-timeout)", time);
   const Invitation& invitation = call.door->invitation();
   return fmt::format(
-      "its agent runs, and did not reach this machine within {:.0f} s (--start-timeout) at port {} of {}; is a "
+      "its agent is running, but did not reach this machine within {:.0f} s (--start-timeout) at port {} of {}; is a "
       "firewall "
       "between? --network-interfaces chooses addresses",
       time, invitation.port, invitation.addresses);

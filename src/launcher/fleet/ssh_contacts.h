@@ -1,6 +1,6 @@
-// Starts an agent on every host over ssh, many at a time, and waits for their hellos. OpenSSH passes on what we say;
-// any other program may not, so its agents are invited too (invitation.h) and tell which way it is. Thread rule: one
-// thread; an event loop drives it: add_to(), wait, look(), on_reaped().
+// Starts an agent on every host over ssh, many at a time, and waits for their hellos. OpenSSH forwards our stdin; other
+// programs may not, so their agents are invited too (invitation.h) and report which way works. Thread rule: one thread;
+// an event loop drives it: add_to(), wait, look(), on_reaped().
 #pragma once
 
 #include <deque>
@@ -19,17 +19,17 @@ namespace hvd::launcher {
 
 class SshContacts {
  public:
-  static constexpr size_t kAtOnce = 32;  // that are under way; each is a process here and a login there
+  static constexpr size_t kAtOnce = 32;  // contacts in progress; each is a process here and a login there
 
-  // `path` is of horovodrun; agents that are invited call us at `interfaces` (empty: all); `strangers` learns the pids
-  // of what is started.
+  // `path`: horovodrun on the hosts; invited agents connect to us at `interfaces` (empty: all); `strangers` gets the
+  // pids of the processes that are started.
   SshContacts(Ssh ssh, const std::vector<Host>& hosts, std::string path, std::vector<std::string> interfaces,
               TimePoint deadline, std::set<pid_t>& strangers);
 
   void add_to(PollSet& set);
   void look();  // after every wait
   void on_reaped(pid_t pid, int status);
-  bool is_done() const;  // nothing is under way; some may have failed
+  bool is_done() const;  // nothing is in progress; some may have failed
   size_t reached() const { return contacts_.size(); }
   std::vector<Contact> take_contacts() { return std::move(contacts_); }  // in the order in which they answered
   const std::vector<Unreachable>& failures() const { return failures_; }
@@ -40,10 +40,10 @@ class SshContacts {
     Host host;
     Step step = Step::waiting;
     std::unique_ptr<PipedProcess> process;
-    std::unique_ptr<InvitedDoor> door;  // where the agent comes if it has no stdin
-    std::unique_ptr<AgentLink> link;    // once the agent has spoken
-    std::string printed;                // what came instead, or before
-    TimePoint answer_by = kNever;       // of a question
+    std::unique_ptr<InvitedDoor> door;  // where the agent connects if it has no stdin
+    std::unique_ptr<AgentLink> link;    // set when the agent has answered
+    std::string printed;                // other output instead, or before
+    TimePoint answer_by = kNever;       // of a query
   };
 
   void ask(Call& call);
@@ -62,7 +62,7 @@ class SshContacts {
   TimePoint began_, deadline_;
   std::set<pid_t>& strangers_;
   std::deque<Call> calls_;
-  std::vector<std::unique_ptr<PipedProcess>> killed_;  // questions that took too long
+  std::vector<std::unique_ptr<PipedProcess>> killed_;  // queries that took too long
   std::vector<Contact> contacts_;
   std::vector<Unreachable> failures_;
 };

@@ -38,7 +38,7 @@ Result<Hosts> collect(const std::vector<std::pair<std::string, int>>& found) {
   return hosts;
 }
 
-// SLURM_TASKS_PER_NODE is there in salloc and sbatch, also where no number of tasks was asked for.
+// SLURM_TASKS_PER_NODE is set in salloc and sbatch, even if no number of tasks was requested.
 Result<Hosts> read_slurm(const Environment& environment) {
   auto names = expand_nodelist(environment.get("SLURM_JOB_NODELIST"));
   if (!names.ok()) return names.status();
@@ -78,13 +78,13 @@ Result<Hosts> read_lsf(const Environment& environment) {
     return collect(found);
   };
   auto hosts = read();
-  // With IBM's CSM the first host is the one that runs the job's script, which has one slot and is no compute node.
+  // With IBM's CSM the first host runs the job's script; it has one slot and is not a compute node.
   if (hosts.ok() && environment.has("CSM_ALLOCATION_ID") && hosts->size() > 1 && hosts->front().slots == 1)
     hosts->erase(hosts->begin());
   return hosts;
 }
 
-// A host stands there once for every slot; in Torque's nodes=2:ppn=4 on some sites only once, and PBS_NUM_PPN is 4.
+// A host is listed once for every slot. On some sites Torque's nodes=2:ppn=4 lists it only once, and PBS_NUM_PPN is 4.
 Result<Hosts> read_pbs(const Environment& environment) {
   auto hosts = read_nodefile(environment.get("PBS_NODEFILE"));
   if (!hosts.ok()) return hosts;
@@ -97,7 +97,7 @@ Result<Hosts> read_pbs(const Environment& environment) {
 
 struct Scheduler {
   const char* name;
-  const char* sign;  // the variable that shows it
+  const char* sign;  // the variable that identifies the scheduler
   Result<Hosts> (*read)(const Environment&);
 };
 

@@ -1,4 +1,4 @@
-// The hosts that a batch scheduler gave to the job we run in, read from the environment: Slurm, LSF, PBS, Grid Engine.
+// The hosts that a batch scheduler allocated to this job, from the environment: Slurm, LSF, PBS, Grid Engine.
 // Thread rule: pure function of the environment and the files that it names.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Allocation {
   std::vector<Host> hosts;
 };
 
-// Nothing when no scheduler is recognised.
+// Empty if no scheduler is recognised.
 Result<std::optional<Allocation>> read_allocation(const Lookup& lookup);
 
 }  // namespace hvd::launcher

@@ -14,7 +14,7 @@ namespace {
 using Words = std::vector<std::string>;
 using ReadLine = std::function<Result<Host>(const Words&)>;
 
-// The words of a line without its comment; spaces around '=' do not count.
+// The words of a line without its comment; spaces around '=' are ignored.
 Words words_of_line(std::string_view line) {
   line = line.substr(0, line.find('#'));
   std::string text;
@@ -43,7 +43,7 @@ Result<std::vector<Host>> read_lines(const std::string& path, const ReadLine& re
     if (!status.ok()) return invalid_argument(fmt::format("{}:{}: {}", path, number, status.message()));
   }
   if (file.bad()) return system_error("cannot read the host file", path);
-  if (hosts.empty()) return invalid_argument(fmt::format("{}: there is no host in it", path));
+  if (hosts.empty()) return invalid_argument(fmt::format("{}: contains no host", path));
   return hosts;
 }
 
@@ -60,7 +60,7 @@ Result<Host> read_user_line(const Words& words) {
     std::string_view key = word.substr(0, equals);
     if (key == "max_slots" || key == "max-slots") continue;
     if (!is_slots_key(key) || equals == word.size())
-      return invalid_argument(fmt::format("'{}' is not understood; expected HOST slots=N", word));
+      return invalid_argument(fmt::format("'{}' is not valid; expected HOST slots=N", word));
     auto checked = parse_host(fmt::format("slots:{}", word.substr(equals + 1)));
     if (!checked.ok()) return invalid_argument(fmt::format("'{}': expected a number of slots, 1 or more", word));
     host->slots = checked->slots;

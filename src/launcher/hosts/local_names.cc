@@ -18,7 +18,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-// The scope (%eth0) does not matter.
+// The scope (%eth0) is ignored.
 Result<IpAddress> address_in(std::string_view text) { return parse_ip(text.substr(0, text.find('%'))); }
 
 }  // namespace
@@ -53,7 +53,8 @@ void LocalNames::add_names_of(const std::string& hosts_file) {
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string word;
-    // Loopback addresses say nothing: many systems give one to their own name only, some to block other names.
+    // Loopback addresses prove nothing: many systems assign one to their own name only, some use them to block other
+    // names.
     if (!(words >> word)) continue;
     auto address = address_in(word);
     if (!address.ok() || address->is_loopback() || !has(*address)) continue;

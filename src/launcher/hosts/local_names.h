@@ -1,4 +1,4 @@
-// What this machine is called. Thread rule: constant once made.
+// The names of this machine. Thread rule: constant once created.
 #pragma once
 
 #include <set>
@@ -12,8 +12,8 @@ namespace hvd::launcher {
 
 class LocalNames {
  public:
-  // `hosts_file` is read in the form of /etc/hosts: a name in it counts if one of its addresses is this machine's. No
-  // name server is asked: that can take many seconds for a name that it does not know.
+  // `hosts_file` has the format of /etc/hosts: a name in it counts if one of its addresses is this machine's. No name
+  // server is queried: that can take many seconds for an unknown name.
   static LocalNames read(const std::string& hosts_file = "/etc/hosts");
 
   bool contains(std::string_view name) const;  // a name or an address

@@ -1,4 +1,4 @@
-// How a job does what its driver decides.
+// How a job carries out the decisions of its driver.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ Host Job::host_named(const std::string& name) const {
   return found == hosts_.end() ? Host{.name = name, .slots = 1} : *found;
 }
 
-// In an elastic job it is a guess, as if all hosts were used as they are listed now; hvd.init() tells the right one.
+// In an elastic job this is an estimate, as if all hosts were used as currently listed; hvd.init() gets the actual one.
 Slot Job::slot_on(const std::string& host, int number) const {
   auto found = std::find_if(slots_.begin(), slots_.end(),
                             [&](const Slot& slot) { return slot.host == host && slot.local_rank == number; });
@@ -49,7 +49,7 @@ Status Job::add_worker(WorkerRecord worker, std::string_view label, const std::s
   return {};
 }
 
-// Before anything starts: the first rank should not run for nothing.
+// Before anything starts: otherwise the first rank would run in vain.
 Status Job::add_static_workers() {
   size_t digits = std::to_string(slots_.size() - 1).size();
   for (const Slot& slot : slots_) {
@@ -91,7 +91,7 @@ void Job::act(const elastic::NotifyWorkers& action) {
 void Job::act(const elastic::AssignGeneration& action) {
   generation_ = action.generation;
   is_void_ = false;
-  failures_.clear();  // what went wrong before is not what will end the job
+  failures_.clear();  // earlier failures will not be the cause if the job ends
   for (const elastic::Place& place : action.places) {
     WorkerRecord* worker = find(number_of(place.id));
     if (worker == nullptr) continue;

@@ -9,8 +9,8 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr size_t kMostOutput = 4 << 20, kMostErrors = 4 << 10;  // what is more is read and dropped
-constexpr int kNotStarted = 127;                                // as a shell would say
+constexpr size_t kMostOutput = 4 << 20, kMostErrors = 4 << 10;  // the rest is read and dropped
+constexpr int kNotStarted = 127;                                // as a shell would report it
 
 std::vector<std::string> environment_strings() {
   std::vector<std::string> strings;
@@ -49,7 +49,7 @@ void DiscoveryScript::start() {
   child_ = std::move(*child);
 }
 
-// Processes that it has started may hold the pipes open for longer. Do not wait for those.
+// Background processes of the script may hold the pipes open for longer. Do not wait for those.
 void DiscoveryScript::on_reaped(pid_t pid, int status) {
   if (!child_ || child_->pid != pid) return;
   read_all();

@@ -1,5 +1,5 @@
-// Runs the user's discovery script again and again, without ever waiting for it; elastic/discovery.h decides when, and
-// what its output means. Thread rule: one thread; an event loop drives it: add_to(), wait, on_reaped(), look().
+// Runs the user's discovery script repeatedly, without waiting for it; elastic/discovery.h decides when, and parses its
+// output. Thread rule: one thread; an event loop drives it: add_to(), wait, on_reaped(), look().
 #pragma once
 
 #include <optional>
@@ -20,14 +20,14 @@ class DiscoveryScript {
 
   void add_to(PollSet& set);
   void on_reaped(pid_t pid, int status);
-  // After every wait: what has come of runs that ended, and things to say.
+  // After every wait: results of runs that ended, and messages.
   struct News {
     std::vector<elastic::HostsDiscovered> hosts;
     std::vector<elastic::Say> said;
-    Status status;  // not ok: the job cannot go on
+    Status status;  // not ok: the job cannot continue
   };
   News look();
-  void stop();  // no more runs; what runs is killed
+  void stop();  // no more runs; kills the current one
 
  private:
   void start();

@@ -10,8 +10,8 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kLastLines = 20;
-constexpr size_t kMostFailures = 64;                        // of one generation; the oldest are forgotten
-constexpr Duration kEndPatience = std::chrono::seconds(5);  // from the end of a worker's line to that of its process
+constexpr size_t kMostFailures = 64;                        // of one generation; the oldest are dropped
+constexpr Duration kEndPatience = std::chrono::seconds(5);  // from the end of a worker's line to the end of its process
 constexpr WorkerStream kEveryStream[] = {WorkerStream::out, WorkerStream::err};
 
 elastic::WorkerId id_of(int worker) { return elastic::WorkerId{static_cast<uint64_t>(worker)}; }
@@ -43,7 +43,7 @@ int Job::run() {
   }
   while (!driver_.finished()) step();
   if (discovery_) discovery_->stop();
-  stop_all();  // what workers have left behind
+  stop_all();  // processes that workers have left behind
   while (!fleet_.is_empty()) step();
   fleet_.leave();
   while (!fleet_.has_left()) step();
@@ -103,7 +103,7 @@ void Job::show_progress() {
 
 void Job::on_stop_signal(int signal) {
   bool is_second = stop_signal_ != 0 || (!is_elastic_ && is_stopping_);
-  if (is_second) return fleet_.kill_all();  // the user is in a hurry
+  if (is_second) return fleet_.kill_all();  // the second signal: do not wait
   stop_signal_ = signal;
   size_t count = count_running();
   std::string workers = is_elastic_ ? fmt::format("{} worker{}", count, count == 1 ? "" : "s") : ranks_text(count);
@@ -141,7 +141,7 @@ void Job::hear_of(std::vector<Host> hosts) {
   happened_.push_back(std::move(event));
 }
 
-// ---- what happens to workers ----
+// ---- events of workers ----
 
 Job::WorkerRecord* Job::find(int id) {
   auto found = workers_.find(id);
@@ -195,7 +195,7 @@ void Job::on_report(int worker, const EndReport& report) {
   WorkerRecord* one = find(worker);
   if (one == nullptr || one->report) return;
   one->report = report;
-  if (report.rank < 0) {  // it failed before it knew
+  if (report.rank < 0) {  // it failed before it knew its rank
     one->report->rank = one->rank;
     if (report.origin.rank < 0) one->report->origin.rank = one->rank;
   }
@@ -209,14 +209,14 @@ void Job::on_ended(int worker, const Ended& ended) {
   one->ending = ending;
   one->stop_at = kNever;
   lines_.close(worker);
-  if (is_elastic_) fleet_.stop(worker);  // what it left behind; others of a static job may still use that
+  if (is_elastic_) fleet_.stop(worker);  // processes that it left behind; in a static job, others may still use them
   if (ending.code() != 0) {
     std::string words = own_words(one->report);
     leave_world(*one, words.empty() ? fmt::format("rank {} ended ({})", one->rank, describe(ending))
                                     : fmt::format("rank {} {}", one->rank, words));
   }
   if (ended.was_stopped) {
-    // A host that stops without being told to ends a static job, whatever its workers return.
+    // A host that stops without being told to ends a static job, whatever its workers' exit codes are.
     if (!is_elastic_ && !is_stopping_)
       note({.kind = Failure::Kind::host_lost, .host = one->host, .reason = fleet_.last_notice(one->host)});
   } else if (ending.code() != 0) {
@@ -249,7 +249,7 @@ void Job::on_host_lost(const std::string& host, std::string_view reason, bool is
   happened_.push_back(elastic::HostLost{.host = host, .reason = std::string(reason)});
 }
 
-// ---- what workers say ----
+// ---- messages from workers ----
 
 void Job::on_ready(int worker, const WorkerReady& ready) {
   WorkerRecord* one = find(worker);
@@ -266,7 +266,7 @@ void Job::on_leaving(int worker, const WorkerLeaves& leaves) {
     happened_.push_back(elastic::WorkerLeaving{.id = id_of(worker), .reason = leaves.reason});
 }
 
-// Usually its end, which is known in a moment. If its process lives on, it cannot be reached and has to go.
+// Usually the process ends in a moment. If it does not, it cannot be reached and must be stopped.
 void Job::on_line_lost(int worker, std::string_view) {
   WorkerRecord* one = find(worker);
   if (one != nullptr && !one->is_over) one->stop_at = Clock::now() + kEndPatience;
@@ -276,12 +276,12 @@ void Job::stop_lost() {
   for (auto& [id, worker] : workers_) {
     if (worker.stop_at > Clock::now()) continue;
     worker.stop_at = kNever;
-    screen_.say(fmt::format("worker {} on {} has lost its line to this launcher, and is stopped", id, worker.host));
+    screen_.say(fmt::format("worker {} on {} has lost its connection to this launcher: stopping it", id, worker.host));
     fleet_.stop(id);
   }
 }
 
-// Tells the workers that are still joining the same world not to wait for this one.
+// Tells workers that are still joining the same world not to wait for this one.
 void Job::leave_world(WorkerRecord& worker, const std::string& reason) {
   Generation left = std::exchange(worker.member_of, Generation{0});
   if (left != generation_ || left == Generation{0} || std::exchange(is_void_, true)) return;
@@ -289,7 +289,7 @@ void Job::leave_world(WorkerRecord& worker, const std::string& reason) {
     if (!other.is_over && other.member_of == left) lines_.send(id, WorldVoid{.generation = left, .reason = reason});
 }
 
-// ---- how it ends ----
+// ---- the end ----
 
 void Job::stop_all() {
   if (std::exchange(is_stopping_, true)) return;
@@ -297,8 +297,8 @@ void Job::stop_all() {
   fleet_.stop_all();
 }
 
-// Once an elastic job has failed, the rest only ends with it. In a static one the cause may be heard of last; but what
-// comes after the user's signal is no failure.
+// After an elastic job has failed, further failures are only consequences. In a static job the cause may be reported
+// last; but failures after the user's signal are ignored.
 void Job::note(Failure failure) {
   if (is_elastic_ ? !failure_.empty() : stop_signal_ != 0) return;
   failure.when = Clock::now();
@@ -306,9 +306,9 @@ void Job::note(Failure failure) {
   failures_.push_back(std::move(failure));
 }
 
-// Workers that fail before they join can do so for days in one generation. Those that ended are kept only for the last
-// lines of one that failed, or that others have lost and that was stopped before it could. Called when the driver has
-// heard of all of them. Those of a static job are all told of at its end.
+// Workers that fail before they join can do so for days in one generation. Records of ended workers are kept only for
+// the last lines of a worker that failed, or that others have lost and that was stopped before it failed. Called when
+// the driver has handled all of them. A static job keeps all records for its summary.
 void Job::forget_ended() {
   if (!is_elastic_) return;
   std::erase_if(workers_, [&](const auto& entry) {
@@ -325,7 +325,7 @@ bool Job::has_failed() const { return is_elastic_ ? !failure_.empty() && stop_si
 
 int Job::exit_code() const {
   if (is_elastic_ && stop_signal_ != 0) return 128 + stop_signal_;
-  return !is_elastic_ && has_failed() ? 1 : exit_code_;  // a host may have been lost when its workers were done
+  return !is_elastic_ && has_failed() ? 1 : exit_code_;  // a host may have been lost after its workers were done
 }
 
 const Job::WorkerRecord* Job::find_failed(const Failure& failure) const {

@@ -1,9 +1,9 @@
 // The life of one job, static or elastic. The driver (elastic/driver.h) decides which workers start where, when the job
-// ends, and how; this tells it what happens and carries out its actions. It is over when the driver says so, and
-// nothing is left then. In a static job the ranks are known from the start; in an elastic one hosts and workers come
+// ends, and how; this class passes events to it and carries out its actions. The job is over when the driver says so;
+// nothing is running then. In a static job the ranks are known from the start; in an elastic one hosts and workers come
 // and go, and workers have lines to this launcher. Thread rule: single-threaded; run() is one event loop over workers,
-// their lines, the discovery script, screen and signals. What happens is put into a queue and judged after every round,
-// so that no callback changes what is looped over.
+// their lines, the discovery script, screen and signals. Events are queued and handled after every round, so that no
+// callback changes a container that is being iterated.
 #pragma once
 
 #include <deque>
@@ -29,15 +29,15 @@ class Job : FleetEvents, LineEvents {
   struct Parts {
     const Options& options;
     const Meeting& meeting;
-    WorkerLines& lines;  // nobody comes there in a static job
+    WorkerLines& lines;  // unused in a static job
     Muster& muster;
     Screen& screen;
     Signals& signals;
     elastic::Settings settings;
-    std::string directory;  // where the user is
+    std::string directory;  // the user's current directory
   };
-  // `hosts` of a static job have as many slots as ranks. Those of an elastic one are fixed, unless the options name a
-  // discovery script. `contacts` are the agents that have answered already.
+  // `hosts` of a static job have as many slots as ranks. Those of an elastic one are constant, unless the options name
+  // a discovery script. `contacts` are the agents that are already connected.
   Job(const Parts& parts, std::vector<Host> hosts, std::vector<Contact> contacts);
 
   // The exit code: 0 after success; 1 when the job failed; 128+n after signal n to the launcher.
@@ -49,15 +49,15 @@ class Job : FleetEvents, LineEvents {
     std::string host;
     std::vector<RankOutput> streams = {};  // by WorkerStream
     pid_t pid = -1;
-    int rank = -1;            // its last one
+    int rank = -1;            // its last rank
     Generation member_of{0};  // 0: it waits for a rank, or has none
     bool is_over = false;     // ended, not started, or lost
     std::optional<EndReport> report = {};
     std::optional<Ending> ending = {};
-    TimePoint stop_at = kNever;  // its line is gone, and its process should be
+    TimePoint stop_at = kNever;  // its line is gone, and its process should end by then
   };
 
-  // What happens to workers and hosts, and what workers say.
+  // Events of workers and hosts, and messages from workers.
   void on_started(int worker, pid_t pid) override;
   void on_not_started(int worker, std::string_view reason) override;
   void on_output(int worker, WorkerStream stream, std::string_view bytes) override;
@@ -69,7 +69,7 @@ class Job : FleetEvents, LineEvents {
   void on_leaving(int worker, const WorkerLeaves& leaves) override;
   void on_line_lost(int worker, std::string_view reason) override;
 
-  // What the driver decides (actions.cc).
+  // Actions of the driver (actions.cc).
   void act(const elastic::StartWorker& action);
   void act(const elastic::StopWorker& action);
   void act(const elastic::StopAll& action);
@@ -87,7 +87,7 @@ class Job : FleetEvents, LineEvents {
   Start start_of(const elastic::StartWorker& action, const Host& host) const;
 
   void step();
-  void decide();  // until nothing has happened any more
+  void decide();  // until there are no more events
   void show_progress();
   void on_stop_signal(int signal);
   void look_at_discovery();
@@ -99,7 +99,7 @@ class Job : FleetEvents, LineEvents {
   void end_outputs(WorkerRecord& worker);
   size_t count_running() const;
 
-  // How it ends.
+  // The end of the job.
   void stop_all();
   void note(Failure failure);
   void forget_ended();
@@ -118,19 +118,19 @@ class Job : FleetEvents, LineEvents {
   Fleet fleet_;
   elastic::Driver driver_;
   std::optional<DiscoveryScript> discovery_;
-  std::vector<Host> hosts_;  // as they were last heard of
-  std::vector<Slot> slots_;  // of them, if all were used
+  std::vector<Host> hosts_;  // as last listed
+  std::vector<Slot> slots_;  // of the hosts, if all were used
   std::map<int, WorkerRecord> workers_;
   size_t started_ = 0;  // so far
   std::deque<elastic::Event> happened_;
   Generation generation_{0};
-  bool is_void_ = false;           // it cannot form any more, and its members know
-  std::vector<Failure> failures_;  // since the present generation began
+  bool is_void_ = false;           // it can no longer form, and its members know
+  std::vector<Failure> failures_;  // since the current generation began
   std::string failure_;            // of the job
   bool is_stopping_ = false;       // all hosts were told to stop
-  size_t stopped_ = 0;             // workers that ran then
+  size_t stopped_ = 0;             // workers that were running then
   int exit_code_ = 0;
-  int stop_signal_ = 0;  // what ended the job, if a signal did
+  int stop_signal_ = 0;  // the signal that ended the job, if any
 };
 
 }  // namespace hvd::launcher

@@ -42,7 +42,7 @@ elastic::Settings settings_of(const Options& options, double start_timeout) {
   return settings;
 }
 
-// Everything that a job needs, put together step by step.
+// Assembles everything that a job needs, step by step.
 class Run {
  public:
   Run(const Options& options, Signals signals)
@@ -79,7 +79,7 @@ class Run {
     return muster_.stop_signal() != 0 ? 128 + muster_.stop_signal() : 1;
   }
 
-  // Those of a static job are all contacted before anything starts. An elastic job calls its hosts itself, later.
+  // The hosts of a static job are contacted before anything starts. An elastic job contacts its hosts later.
   Status gather_hosts(const Key& key) {
     hosts_ = options_.hosts;
     Status status;
@@ -102,16 +102,16 @@ class Run {
     return {Code::unknown, ""};
   }
 
-  // Agents that come by themselves are the hosts of the job.
+  // Agents that connect on their own are the hosts of the job.
   Status await_agents(const Key& key) {
-    // They are started by hand or by a scheduler: only a time that was asked for counts.
+    // They are started by hand or by a scheduler: there is no time limit unless the user set one.
     auto contacts = muster_.await_agents(key, options_.start_timeout ? muster_.deadline() : kNever);
     if (muster_.stop_signal() != 0) return {};
     if (!contacts.ok()) return contacts.status();
     contacts_ = std::move(*contacts);
     size_t count = contacts_.size();
     if (count < static_cast<size_t>(*options_.agents))
-      return {Code::timed_out, fmt::format("{} of {} agents came within {:.0f} s (--start-timeout)", count,
+      return {Code::timed_out, fmt::format("{} of {} agents connected within {:.0f} s (--start-timeout)", count,
                                            *options_.agents, muster_.start_timeout())};
     for (size_t i = 0; i < count; i++) {
       contacts_[i].host.slots = options_.slots_per_host.value_or(share_of(static_cast<int>(i)));
@@ -123,14 +123,14 @@ class Run {
     return status;
   }
 
-  // Agents share the processes evenly; of an elastic job they all have the same number of slots.
+  // The processes are divided evenly among the agents; in an elastic job all agents have the same number of slots.
   int share_of(int agent) const {
     int count = *options_.agents, rest = options_.num_proc % count;
     return options_.num_proc / count + (is_elastic(options_) ? rest > 0 : agent < rest);
   }
 
-  // Leaves each host of a static job as many slots as it will have ranks. A host without ranks is not needed, unless it
-  // is there already.
+  // Gives each host of a static job as many slots as it will have ranks. A host without ranks is not needed, unless it
+  // is already connected.
   Status use_slots() {
     auto slots = assign(hosts_, options_.num_proc);
     if (!slots.ok()) return slots.status();
@@ -151,7 +151,8 @@ class Run {
                         [&](const Contact& contact) { return contact.host.name == host.name; });
   }
 
-  // Once, because all hosts are likely to be alike. A worker that has its host for itself gets what it would have had.
+  // Printed once, because hosts are usually alike. A worker that is alone on its host gets the default number of
+  // threads.
   void say_threads() {
     auto host = std::find_if(hosts_.begin(), hosts_.end(), [](const Host& each) { return each.slots > 1; });
     if (host == hosts_.end() || find_variable(environ, "OMP_NUM_THREADS") != nullptr) return;
@@ -167,7 +168,7 @@ class Run {
   Screen screen_;
   PollSet set_;
   Muster muster_;
-  std::string directory_ = current_directory();  // before anything can remove it
+  std::string directory_ = current_directory();  // before a program can remove it
   std::vector<Host> hosts_;
   std::vector<Contact> contacts_;
 };

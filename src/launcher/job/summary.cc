@@ -9,11 +9,11 @@ namespace hvd::launcher {
 std::string summary_of(const FailedJob& job) {
   if (!job.cause) return fmt::format("horovodrun: {}\n", job.reason);
   const Failure& cause = *job.cause;
-  // On one host all would fail alike, and the rank is of no interest.
+  // On one host all ranks would fail in the same way, so the rank does not matter.
   if (job.reason.empty() && cause.kind == Failure::Kind::not_started && job.hosts == 1)
     return fmt::format("horovodrun: {}\n", cause.reason);
   std::string text = "horovodrun: ";
-  if (!job.reason.empty()) text += fmt::format("{}\nThe last that went wrong: ", job.reason);
+  if (!job.reason.empty()) text += fmt::format("{}\nThe last failure: ", job.reason);
   text += describe(cause, job.began);
   if (job.stopped > 0) text += fmt::format("; the job was stopped with {} still running", ranks_text(job.stopped));
   text += "\n";

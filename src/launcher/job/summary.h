@@ -1,4 +1,4 @@
-// What the user reads at the end of a job that failed. Thread rule: plain values and pure functions.
+// The text for the user after a job has failed. Thread rule: plain values and pure functions.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@
 namespace hvd::launcher {
 
 struct FailedJob {
-  std::string reason = {};                        // why an elastic job could not go on; empty: the cause says it all
-  std::optional<Failure> cause = {};              // of what went wrong last; there is one where there is no reason
-  std::vector<Aftermath> after = {};              // what became of ranks then
-  std::vector<std::string_view> last_lines = {};  // of the cause's stderr
-  bool was_silent = false;                        // it is known to have written nothing there
-  size_t stopped = 0;                             // ranks that ran when the job was stopped
+  std::string reason = {};                        // why an elastic job could not continue; empty: the cause explains it
+  std::optional<Failure> cause = {};              // of the last failure; always set if there is no reason
+  std::vector<Aftermath> after = {};              // what happened to other ranks then
+  std::vector<std::string_view> last_lines = {};  // of the stderr of the cause
+  bool was_silent = false;                        // it wrote nothing to stderr
+  size_t stopped = 0;                             // ranks that were running when the job was stopped
   size_t hosts = 1;
   TimePoint began;
 };

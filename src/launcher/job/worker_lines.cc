@@ -25,7 +25,7 @@ std::function<void(Accepted)> WorkerLines::door() const {
   };
 }
 
-// A worker that calls again was cut off at the last moment: the later line is the one that it knows.
+// A worker that connects again was cut off at the last moment: it uses the later line.
 void WorkerLines::welcome() {
   silence(reception_->bell);
   std::vector<Accepted> waiting;
@@ -37,7 +37,7 @@ void WorkerLines::welcome() {
     lines_.insert_or_assign(each.identity.from, FramedStream(std::move(each.stream), kElasticFrames));
 }
 
-// A failure shows when reading.
+// Reading will report a failure.
 void WorkerLines::send(int worker, const ElasticMessage& message) {
   auto line = lines_.find(worker);
   if (line != lines_.end()) (void)line->second.send(encode(message));

@@ -1,6 +1,6 @@
-// The launcher's end of its lines to the workers of an elastic job (rendezvous/membership.h is theirs). They come to
-// the port of the store, whose thread hands them over. Thread rule: one thread, except door(), which any may call; an
-// event loop drives it: add_to(), wait, look().
+// The launcher's lines to the workers of an elastic job (rendezvous/membership.h is the other side). Workers connect to
+// the port of the store, whose thread hands the connections over. Thread rule: one thread, except door(), which any
+// thread may call; an event loop drives it: add_to(), wait, look().
 #pragma once
 
 #include <functional>
@@ -33,10 +33,10 @@ class WorkerLines {
  public:
   static Result<std::unique_ptr<WorkerLines>> create();
 
-  // What the store gives its elastic connections to. May outlive this object.
+  // The store passes elastic connections to this function. It may outlive this object.
   std::function<void(Accepted)> door() const;
 
-  void send(int worker, const ElasticMessage& message);  // nothing happens where there is no line
+  void send(int worker, const ElasticMessage& message);  // ignored if the worker has no line
   void close(int worker) { lines_.erase(worker); }
   void add_to(PollSet& set);
   void look(LineEvents& events);

@@ -26,7 +26,7 @@ std::string number_after(std::string_view text, std::string_view words) {
 }
 
 struct Sign {
-  std::string_view words;  // that this mpirun alone prints
+  std::string_view words;  // that only this mpirun prints
   MpiFlavour flavour;
   std::string_view before_number;
 };

@@ -1,4 +1,4 @@
-// Which MPI an mpirun belongs to; they differ in their command lines. Thread rule: plain values and pure functions.
+// The MPI implementation of an mpirun; their command lines differ. Thread rule: plain values and pure functions.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@ enum class MpiFlavour { open_mpi, spectrum, mpich, intel };
 
 struct MpiVersion {
   MpiFlavour flavour = MpiFlavour::open_mpi;
-  std::string number;  // "4.1.4"; empty: it does not say
+  std::string number;  // "4.1.4"; empty: unknown
   int major = 0;
 };
 
-// What `mpirun --version` printed; nothing when it is none of those above.
+// Parses the output of `mpirun --version`; empty if it is none of those above.
 std::optional<MpiVersion> read_mpi_version(std::string_view printed);
 
 std::string_view name_of(MpiFlavour flavour);     // "Open MPI"

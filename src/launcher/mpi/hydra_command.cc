@@ -1,4 +1,4 @@
-// MPICH and Intel MPI, whose mpirun is Hydra's.
+// MPICH and Intel MPI, whose mpirun is Hydra.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -45,7 +45,8 @@ class HydraCommand {
     return words;
   }
 
-  // Its -hosts has no numbers: -ppn counts for all of them, or else every host has a part of the line of its own.
+  // Its -hosts takes no numbers: -ppn applies to all hosts; otherwise every host gets its own section of the command
+  // line.
   void add_ranks_of_intel() {
     int per_host = job_.hosts.front().slots;
     bool is_even = std::all_of(job_.hosts.begin(), job_.hosts.end() - 1,
@@ -75,9 +76,9 @@ class HydraCommand {
 
   void add_network() {
     if (job_.interfaces.empty()) return;
-    add({"-iface", job_.interfaces.front()});  // it takes one
+    add({"-iface", job_.interfaces.front()});  // it accepts only one
     if (job_.interfaces.size() > 1)
-      start_.warnings.push_back(fmt::format("this mpirun uses one interface, {}", job_.interfaces.front()));
+      start_.warnings.push_back(fmt::format("this mpirun supports only one interface: {}", job_.interfaces.front()));
   }
 
   void add_remote_shell() {
@@ -93,7 +94,7 @@ class HydraCommand {
 
   void add_output() {
     add({"-prepend-rank"});
-    if (job_.prefix_timestamp) start_.warnings.push_back("this mpirun does not print the time before lines");
+    if (job_.prefix_timestamp) start_.warnings.push_back("this mpirun cannot prefix lines with the time");
     if (job_.output_folder.empty()) return;
     add({"-outfile-pattern", job_.output_folder + "/rank.%r/stdout", "-errfile-pattern",
          job_.output_folder + "/rank.%r/stderr"});

@@ -24,7 +24,7 @@ MpiStart jsrun_command(const std::string& program, const MpiJob& job, const std:
   if (job.tcp) mpi.emplace_back("-tcp");
   if (!job.interfaces.empty()) mpi.insert(mpi.end(), {"-mca", "btl_tcp_if_include", joined(job.interfaces, ",")});
   if (!mpi.empty()) add({"--smpiargs", shell_line(mpi)});
-  if (job.prefix_timestamp) start.warnings.emplace_back("jsrun does not print the time before lines");
+  if (job.prefix_timestamp) start.warnings.emplace_back("jsrun cannot prefix lines with the time");
   add(job.command);
   return start;
 }

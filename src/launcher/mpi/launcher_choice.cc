@@ -15,7 +15,7 @@ std::vector<std::string> options_for_mpirun(const Options& options) {
   return names;
 }
 
-// One line, however many there are.
+// One line for all names.
 void warn(LauncherChoice& choice, const std::vector<std::string>& names, const std::string& why) {
   if (names.empty()) return;
   choice.warnings.push_back(
@@ -43,7 +43,7 @@ Result<LauncherChoice> with_jsrun(const Lookup& lookup) {
 
 Result<LauncherChoice> choose_launcher(const Options& options, const Lookup& lookup) {
   if (is_elastic(options)) return built_in(options, "elastic jobs are started without MPI");
-  if (options.agents) return built_in(options, "agents start what the built-in launcher says");
+  if (options.agents) return built_in(options, "agents work only with the built-in launcher");
   if (options.gloo) return built_in(options, "--gloo is the launcher without MPI");
   if (options.jsrun) return with_jsrun(lookup);
   if (!options.mpi && options_for_mpirun(options).empty()) return LauncherChoice();

@@ -13,14 +13,13 @@ namespace hvd::launcher {
 
 struct LauncherChoice {
   std::optional<Mpirun> mpirun;
-  std::string jsrun;  // its path
+  std::string jsrun;  // path of jsrun
   std::vector<std::string> warnings;
   bool is_built_in() const { return !mpirun && jsrun.empty(); }
 };
 
-// What is asked for with --gloo, --mpi or --jsrun; an error when it is not there. Without any of them: the built-in
-// one, unless there are arguments for mpirun and an mpirun. Elastic jobs, and agents, are always the built-in
-// launcher's.
+// The launcher requested with --gloo, --mpi or --jsrun; an error if it is not installed. By default the built-in one,
+// unless there are arguments for mpirun and an mpirun. Elastic jobs and agents always use the built-in launcher.
 Result<LauncherChoice> choose_launcher(const Options& options, const Lookup& lookup);
 
 }  // namespace hvd::launcher

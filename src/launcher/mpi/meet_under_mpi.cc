@@ -16,9 +16,9 @@ namespace {
 
 constexpr const char* kController = "HOROVOD_CONTROLLER";
 constexpr const char* kOperations = "HOROVOD_CPU_OPERATIONS";
-constexpr int kFirstPort = 20000, kPorts = 12000;  // below those that systems give out by themselves
+constexpr int kFirstPort = 20000, kPorts = 12000;  // below the ephemeral port range
 
-// Set to nothing is not set.
+// An empty value counts as not set.
 const char* value_of(const Lookup& lookup, const char* name) {
   const char* value = lookup(name);
   return value != nullptr && *value != '\0' ? value : nullptr;
@@ -38,9 +38,9 @@ Result<std::string> plugin_path(const std::string& program, const Mpirun* mpirun
   return status.ok() ? Result<std::string>(plugin->path) : status;
 }
 
-// They meet on rank 0's host. The port is free there in all likelihood; the name is one that the other hosts know.
+// The ranks connect to rank 0's host. The port is very likely free there; the other hosts know the name.
 Status meet_by_variables(const MpiJob& job, Variables& variables) {
-  if (job.hosts.size() == 1) return {};  // on one host they find each other without being told
+  if (job.hosts.size() == 1) return {};  // on one host they find each other without variables
   auto key = Key::random();
   if (!key.ok()) return key.status();
   auto nonce = random_nonce();
@@ -78,7 +78,7 @@ Result<MeetingUnderMpi> meet_under_mpi(const Options& options, const MpiJob& job
     if (is_asked_for) return path.status();
     meeting.notes = {
         fmt::format("note: mpirun starts the ranks, which then communicate without MPI: {}", path.status().message())};
-    meeting.variables.emplace_back(kController, "gloo");  // so that the ranks do not try it again
+    meeting.variables.emplace_back(kController, "gloo");  // so that the ranks do not try MPI again
   }
   if (Status status = meet_by_variables(job, meeting.variables); !status.ok()) return status;
   return meeting;

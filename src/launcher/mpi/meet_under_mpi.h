@@ -17,9 +17,9 @@ struct MeetingUnderMpi {
   std::vector<std::string> notes;  // for the user
 };
 
-// Builds the library where it is wanted and not there yet; with `dry_run` it only says where it would be.
-// HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS are mpi, unless the user has set them. An error when the user has asked
-// for mpi by name and the library cannot be built, or when the ranks could not find each other without it.
+// Builds the library if it is wanted and not built yet; with `dry_run` only returns where it would be. Sets
+// HOROVOD_CONTROLLER and HOROVOD_CPU_OPERATIONS to mpi, unless the user has set them. An error if the user has
+// requested mpi by name and the library cannot be built, or if the ranks could not find each other without it.
 Result<MeetingUnderMpi> meet_under_mpi(const Options& options, const MpiJob& job, const Mpirun* mpirun,
                                        const std::string& program, const Lookup& lookup, bool dry_run);
 

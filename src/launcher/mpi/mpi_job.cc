@@ -16,7 +16,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::string_view kMcaPrefix = "OMPI_MCA_";
-// MPI's own, which mpirun and its ranks set and pass on themselves.
+// Variables of MPI itself, which mpirun and its ranks set and forward on their own.
 constexpr std::string_view kOfMpi[] = {"OMPI_", "PMIX_", "PRTE_", "PMI_", "PMI2_", "HYDRA_", "HYDI_", "MPI_LOCAL"};
 constexpr std::string_view kPlace[] = {
     "HOROVOD_RANK",        "HOROVOD_SIZE",          "HOROVOD_LOCAL_RANK",
@@ -47,7 +47,7 @@ std::vector<Host> used_hosts(const std::vector<Host>& hosts, const std::vector<S
   return used;
 }
 
-// mpirun logs in everywhere as one user.
+// mpirun logs in to all hosts as one user.
 Result<std::string> user_of(const std::vector<Host>& hosts) {
   std::string user;
   bool is_first = true;
@@ -64,14 +64,14 @@ Result<std::string> user_of(const std::vector<Host>& hosts) {
   return user;
 }
 
-// Options for ssh, unless something else takes its place.
+// Options for ssh, unless it is replaced by another program.
 void add_remote_shell(const Options& options, char* const* environment, const std::string& user, MpiJob& job) {
   Ssh ssh = ssh_of(options, environment, 10);
   bool is_chosen_for_mpi = job.mca_variables.contains("plm_rsh_agent");
   if (find_variable(environment, "HOROVOD_SSH_COMMAND") != nullptr) job.remote_shell = ssh.command;
   if (!ssh.takes_options) return;
   std::vector<std::string>& words = job.remote_shell_args;
-  if (!is_chosen_for_mpi) words = {"-o", "BatchMode=yes"};  // a question would wait for ever
+  if (!is_chosen_for_mpi) words = {"-o", "BatchMode=yes"};  // a prompt would wait forever
   if (ssh.strict) words.insert(words.end(), {"-o", "StrictHostKeyChecking=yes"});
   if (ssh.port) words.insert(words.end(), {"-p", std::to_string(*ssh.port)});
   if (!ssh.identity_file.empty()) words.insert(words.end(), {"-i", ssh.identity_file});
@@ -86,7 +86,7 @@ void add_variables(const Options& options, char* const* environment, MpiJob& job
     set_variable(job.variables, "HOROVOD_NETWORK_INTERFACES", names);
     set_variable(job.variables, "NCCL_SOCKET_IFNAME", names);
   }
-  // Only here it is known how many cores there are.
+  // The number of cores is known only for this machine.
   if (job.hosts.size() > 1 || !is_local(job.hosts[0])) return;
   for (auto& [name, value] : thread_defaults(core_count(), job.num_proc))
     if (find_variable(environment, name) == nullptr) set_variable(job.variables, name, value);

@@ -42,7 +42,7 @@ Result<Mpirun> mpirun_at(const std::string& path, const std::string& name) {
                             path));
 }
 
-// "mpicc.openmpi" stands beside "mpicc.mpich" on Debian, where "mpicc" may be either.
+// On Debian "mpicc.openmpi" is next to "mpicc.mpich", and "mpicc" may be either.
 std::vector<std::string> compiler_names(std::optional<bool> is_open) {
   if (!is_open) return {"mpicc"};
   return {*is_open ? "mpicc.openmpi" : "mpicc.mpich", "mpicc"};
@@ -118,7 +118,7 @@ Result<std::string> find_mpicc(const Mpirun* mpirun, const Lookup& lookup) {
     for (const auto& folder : {path.parent_path(), std::filesystem::canonical(path, ignored).parent_path()})
       for (const std::string& name : names)
         if (is_program(folder / name)) return (folder / name).string();
-    // What else is in PATH may be of another MPI, unless its name says whose it is.
+    // Other names in PATH may belong to another MPI, unless the name says which one.
     auto found = find_program(names[0]);
     return found.empty() ? Result<std::string>(no_mpicc(is_open, " of " + describe(mpirun->version))) : found.string();
   }

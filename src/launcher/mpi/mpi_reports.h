@@ -1,6 +1,6 @@
-// Hears how the ranks of a job end that mpirun or jsrun have started: a store in the launcher
+// Collects the end reports of ranks that mpirun or jsrun have started: a store in the launcher
 // (rendezvous/report_store.h), which the ranks find in their environment. Only processes with the key, which is in that
-// environment, are let in. Thread rule: one thread, beside the store's own.
+// environment, can connect. Thread rule: one thread, besides the store's own.
 #pragma once
 
 #include <memory>
@@ -18,11 +18,11 @@ namespace hvd::launcher {
 
 class MpiReports {
  public:
-  // Listens on this machine alone where all ranks are here.
+  // Listens only on this machine if all ranks are here.
   static Result<MpiReports> create(const Options& options, const MpiJob& job);
 
   std::string variable() const { return encode(location_); }  // the value of kReportStoreVariable
-  std::vector<EndReport> read() const;                        // what the ranks have said so far
+  std::vector<EndReport> read() const;                        // the reports so far
 
  private:
   MpiReports(ReportStore location, std::unique_ptr<StoreServer> store)

@@ -10,7 +10,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr size_t kManyHosts = 64;  // from here on, hosts that start each other are too slow, and fail at limits of ssh
+constexpr size_t kManyHosts = 64;  // from here on, starting hosts through each other is too slow and hits limits of ssh
 
 class OpenMpiCommand {
  public:
@@ -39,7 +39,7 @@ class OpenMpiCommand {
     start_.command.insert(start_.command.end(), words.begin(), words.end());
   }
 
-  // Options are read with one dash or two.
+  // Options may have one dash or two.
   static bool is_option(std::string_view word, std::string_view option) {
     return word == option || (word.starts_with('-') && word.substr(1) == option) || word == option.substr(1);
   }
@@ -49,7 +49,7 @@ class OpenMpiCommand {
                        [&](const std::string& word) { return is_option(word, option); });
   }
 
-  // A parameter that is given twice is an error for mpirun.
+  // mpirun fails if a parameter is given twice.
   bool is_parameter_given(const std::string& name) const {
     if (job_.mca_variables.contains(name)) return true;
     for (size_t i = 0; i + 1 < job_.mpi_args.size(); ++i)
@@ -88,7 +88,7 @@ class OpenMpiCommand {
     bool by_socket = is_spectrum() && job_.bind_to.empty();
     std::string what = by_socket ? "socket" : job_.bind_to.empty() ? "none" : job_.bind_to;
     if (!is_given("--bind-to")) add({"--bind-to", what});
-    // horovodrun has counted the slots already; the cores do not limit them.
+    // horovodrun has already counted the slots; cores must not limit them.
     if (!is_given("--map-by")) add({"--map-by", by_socket ? "socket" : has_prrte() ? "slot:OVERSUBSCRIBE" : "slot"});
     if (by_socket && !is_given("--rank-by")) add({"--rank-by", "core"});
     if (!has_prrte() && !is_given("--oversubscribe")) add({"--oversubscribe"});
@@ -97,14 +97,14 @@ class OpenMpiCommand {
   void add_network() {
     if (is_spectrum()) {
       if (job_.tcp && !is_given("--tcp")) add({"-tcp"});
-    } else if (!has_prrte()) {  // openib of version 4 is outdated, and gone in 5
+    } else if (!has_prrte()) {  // openib is deprecated in version 4, and removed in 5
       add_parameter("pml", "ob1");
       add_parameter("btl", "^openib");
     }
     if (!job_.networks.empty()) {
       std::string names = joined(job_.networks, ",");
       add_parameter("btl_tcp_if_include", names);
-      if (has_prrte()) {  // it takes names only, and finds no network
+      if (has_prrte()) {  // it accepts only names, not networks
         bool are_names = job_.networks == job_.interfaces;
         if (are_names && !is_parameter_given("prte_if_include")) add({"--prtemca", "prte_if_include", names});
       } else {

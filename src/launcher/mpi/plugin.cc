@@ -39,11 +39,12 @@ std::string content_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// FNV-1a. The cache is the user's own, so a collision gives no attacker anything.
+// FNV-1a. The cache belongs to the user, so a collision is no help to an attacker.
 uint64_t hash_of(std::initializer_list<std::string_view> texts) {
   uint64_t hash = 0xcbf29ce484222325;
   for (std::string_view text : texts)
-    for (size_t i = 0; i <= text.size(); ++i)  // the end counts too, so that texts cannot flow into each other
+    // includes the terminating zero, so that adjacent texts cannot run together
+    for (size_t i = 0; i <= text.size(); ++i)
       hash = (hash ^ (i < text.size() ? static_cast<unsigned char>(text[i]) : 0xff)) * 0x100000001b3;
   return hash;
 }
@@ -76,13 +77,13 @@ std::string folder_name(const Plugin& plugin, const Mpirun* mpirun) {
 
 void do_nothing(int) {}
 
-// Waits for other processes that compile the same, but not forever: the lock spares work and is not needed for
-// anything else, because a library appears whole, by its name.
+// Waits for other processes that compile the same plugin, but not forever: the lock only avoids duplicate work, because
+// a library is renamed to its final name when it is complete.
 UniqueFd take_turn(const fs::path& folder) {
   UniqueFd lock(::open((folder / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   struct sigaction wake {
   }, before{};
-  wake.sa_handler = do_nothing;  // and no SA_RESTART, so that flock ends
+  wake.sa_handler = do_nothing;  // without SA_RESTART, so that flock is interrupted
   ::sigaction(SIGALRM, &wake, &before);
   ::alarm(kLockPatience);
   (void)::flock(lock.get(), LOCK_EX);
@@ -91,7 +92,7 @@ UniqueFd take_turn(const fs::path& folder) {
   return lock;
 }
 
-// "mpicc" without more in its name is the one of any MPI.
+// A plain "mpicc" may belong to any MPI.
 Status wrong_mpicc(const Plugin& plugin) {
   return {Code::invalid_argument,
           fmt::format("{} is not the mpicc of {}, which is the MPI of this mpirun: install {}, or name the folder of "
@@ -143,7 +144,7 @@ Status build(const Plugin& plugin) {
                                              folder.string(), error.message()));
   UniqueFd turn = take_turn(folder);
   if (is_built(plugin)) return {};
-  std::string output = fmt::format("{}.{}.{}", plugin.path, host_name(), ::getpid());  // homes are shared
+  std::string output = fmt::format("{}.{}.{}", plugin.path, host_name(), ::getpid());  // home folders may be shared
   Status status = compile(plugin, output);
   if (status.ok() && ::rename(output.c_str(), plugin.path.c_str()) != 0)
     status = system_error("cannot write", plugin.path);

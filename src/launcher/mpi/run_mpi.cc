@@ -37,7 +37,7 @@ int failed(const Status& status) {
   return status.code() == Code::invalid_argument ? kUsageError : 1;
 }
 
-// The file with which jsrun is told where ranks go; it is there as long as this object.
+// The file that tells jsrun where ranks go; it exists as long as this object.
 class RankFile {
  public:
   static Result<RankFile> create(const std::string& text) {
@@ -96,7 +96,7 @@ void say(const Options& options, const MpiStart& start, const std::vector<std::s
   if (options.verbose) fmt::print(stderr, "horovodrun: {}\n", shell_line(start.command));
 }
 
-// What it needs to become another program. Made before the fork: threads may exist by then.
+// The arguments of exec. Created before the fork: there may be threads by then.
 class Image {
  public:
   Image(std::string path, const MpiStart& start) : path_(std::move(path)), words_(start.command) {
@@ -106,8 +106,8 @@ class Image {
         inherited.push_back(*entry);
     inherited.push_back(nullptr);
     environment_ = merged_environment({}, inherited.data(), {&start.variables});
-    // MPICH's mpirun does not pass on the last variable that it finds: so the last one is a variable that shells set
-    // and no rank needs.
+    // MPICH's mpirun does not forward the last variable of its environment, so add one that no rank needs: shells set
+    // it.
     environment_.push_back("_=" + path_);
     for (std::string& word : words_) argv_.push_back(word.data());
     for (std::string& entry : environment_) envp_.push_back(entry.data());
@@ -117,7 +117,7 @@ class Image {
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
 
-  // Returns only if that fails.
+  // Returns only if exec fails.
   int execute() const {
     sigset_t none;
     ::sigemptyset(&none);
@@ -132,7 +132,7 @@ class Image {
   std::vector<char*> argv_, envp_;
 };
 
-// What the ranks said of their ends, after mpirun's own words.
+// Prints the ranks' reports after the output of mpirun.
 void show_summary(const std::vector<EndReport>& reports) {
   if (reports.empty()) return;
   tell_caller(cause_in(reports));
@@ -143,7 +143,7 @@ using MakeStart = std::function<MpiStart(const MpiJob& job)>;
 
 int run_and_listen(const Options& options, const std::string& path, MpiJob job, const MakeStart& make_start) {
   auto reports =
-      MpiReports::create(options, job);  // without it the ranks cannot explain their ends, and run all the same
+      MpiReports::create(options, job);  // optional: without it the ranks cannot report their ends, but still run
   if (reports.ok()) set_variable(job.variables, kReportStoreVariable, reports->variable());
   MpiStart start = make_start(job);
   Image image(path, start);
@@ -153,7 +153,7 @@ int run_and_listen(const Options& options, const std::string& path, MpiJob job, 
   return ending.code();
 }
 
-// It is guarded, because an mpirun that is killed with -9 leaves ranks behind.
+// Guarded, because an mpirun that is killed with -9 leaves ranks behind.
 int run(const Options& options, const std::string& path, Prepared prepared, const MakeStart& make_start) {
   MpiStart start = make_start(prepared.job);
   say(options, start, prepared.notes);

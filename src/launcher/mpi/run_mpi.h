@@ -1,5 +1,5 @@
-// Jobs whose ranks mpirun or jsrun start. horovodrun says what to start, sees to it that nothing is left, and names the
-// rank that failed: output and exit code are those of mpirun. Thread rule: one thread; run_mpi_job forks.
+// Jobs whose ranks mpirun or jsrun start. horovodrun builds their command, makes sure that no process is left, and
+// names the rank that failed; output and exit code are those of mpirun. Thread rule: one thread; run_mpi_job forks.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@
 
 namespace hvd::launcher {
 
-// `program` is how horovodrun was called. Returns the exit code.
+// `program`: the command that started horovodrun. Returns the exit code.
 int run_mpi_job(const Options& options, const std::vector<Slot>& slots, const LauncherChoice& choice,
                 const std::string& program);
 
-// --dry-run: the job as JSON (`job`), and how mpirun or jsrun would be called. Nothing secret is in it.
+// --dry-run: the job as JSON (`job`), with the command of mpirun or jsrun. Contains no secrets.
 Result<std::string> describe_mpi_job(const Options& options, const std::vector<Slot>& slots,
                                      const LauncherChoice& choice, const std::string& program, const std::string& job);
 

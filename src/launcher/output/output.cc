@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kLongestHeldLine = 1 << 20;
 constexpr size_t kTailBytes = 8 << 10;
-constexpr size_t kSlack = 1 << 20;  // written bytes that a console keeps before it moves the rest
+constexpr size_t kSlack = 1 << 20;  // most written bytes that a console keeps before it moves the rest
 
 std::string asctime_now() {
   time_t now = ::time(nullptr);
@@ -46,7 +46,7 @@ void LinePrefixer::end_line(std::string_view rest, std::string& out) {
 }
 
 void LinePrefixer::feed(std::string_view bytes, std::string& out) {
-  size_t newline = 0;  // the next one at or after `at`; searched once per line, not once per \r
+  size_t newline = 0;  // the next one at or after `at`; found once per line, not once per \r
   bool newline_known = false;
   for (size_t at = 0; at < bytes.size();) {
     if (std::exchange(after_return_, false) && bytes[at] == '\n') {
@@ -106,7 +106,7 @@ Console Console::from_inherited(int fd) {
 
 void Console::append(std::string_view bytes) {
   if (lost_) return;
-  if (written_ > pending_.size() / 2 && written_ > kSlack) {  // a reader that is slow all the time never empties it
+  if (written_ > pending_.size() / 2 && written_ > kSlack) {  // with a reader that is always slow it is never empty
     pending_.erase(0, written_);
     written_ = 0;
   }

@@ -12,13 +12,13 @@
 
 namespace hvd::launcher {
 
-// Puts "[<label>]<stdout>:" in front of every line of one stream; the label is the rank.
+// Prefixes every line of one stream with "[<label>]<stdout>:"; the label is the rank.
 class LinePrefixer {
  public:
   LinePrefixer(std::string_view label, std::string_view stream, bool timestamp);
   void set_label(std::string_view label);  // from the next line on
   void feed(std::string_view bytes, std::string& out);
-  // The stream has ended: the partial line, completed by a newline.
+  // At the end of the stream: outputs the partial line, completed by a newline.
   void finish(std::string& out);
 
  private:
@@ -28,36 +28,37 @@ class LinePrefixer {
   std::string stream_, prefix_;
   bool timestamp_;
   std::string partial_;
-  bool begun_ = false;         // the current line is so long that its beginning has been passed on
-  bool after_return_ = false;  // the last byte was \r: a \n that follows belongs to the same line
+  bool begun_ = false;         // the start of the current long line has already been output
+  bool after_return_ = false;  // the last byte was \r: a following \n belongs to the same line
 };
 
 // The last lines of a stream, for the summary of a failure.
 class Tail {
  public:
   void feed(std::string_view bytes);
-  std::vector<std::string_view> last_lines(size_t count) const;  // empty ones left out; valid until the next feed
+  std::vector<std::string_view> last_lines(size_t count) const;  // without empty lines; valid until the next feed
 
  private:
   std::string bytes_;
 };
 
-// A destination that never blocks: what cannot be written now waits here. Writers look at full() and hold back.
-// A reader that went away does not end the training: what is meant for it is dropped.
+// A destination that never blocks: data that cannot be written is kept here. Producers check full() and pause. If the
+// reader is gone, its data is dropped, so that it cannot end the training.
 class Console {
  public:
-  // Terminals and pipes are opened again, because making the inherited description non-blocking would change it for
-  // every process that shares it.
+  // Opens terminals and pipes again, because making the inherited description non-blocking would affect all processes
+  // that share it.
   static Console from_inherited(int fd);
 
   void append(std::string_view bytes);
-  void flush();  // writes what can be written now
+  void flush();  // writes as much as possible now
   bool empty() const { return written_ == pending_.size(); }
   bool full() const { return pending_.size() - written_ > kFull; }
   int fd() const { return fd_.get(); }
 
  private:
-  static constexpr size_t kFull = 32 << 20;  // a terminal that is paused for a while does not block the ranks
+  // enough that a terminal that is paused for a while does not block the ranks
+  static constexpr size_t kFull = 32 << 20;
   explicit Console(UniqueFd fd) : fd_(std::move(fd)) {}
 
   UniqueFd fd_;
@@ -66,7 +67,7 @@ class Console {
   bool lost_ = false;
 };
 
-// Whether two descriptors lead to the same file, terminal or pipe.
+// Whether two descriptors refer to the same file, terminal or pipe.
 bool same_file(int one, int other);
 
 }  // namespace hvd::launcher

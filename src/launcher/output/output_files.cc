@@ -14,8 +14,8 @@ namespace hvd::launcher {
 namespace {
 
 constexpr Duration kTimeToOpen = std::chrono::seconds(1);
-constexpr Duration kTimeToEnd = std::chrono::seconds(1);  // of what was closed a moment ago
-constexpr size_t kLargestWrite = 1 << 20;                 // several appends in one
+constexpr Duration kTimeToEnd = std::chrono::seconds(1);  // for files that were closed a moment ago
+constexpr size_t kLargestWrite = 1 << 20;                 // combines several appends
 
 struct OpenFile {
   std::string path;
@@ -38,7 +38,7 @@ std::string write_to(OpenFile& file, std::string_view bytes) {
     if (count < 0) {
       std::string reason = ::strerror(errno);
       file.fd = UniqueFd();
-      return fmt::format("cannot write to {} any more ({}); going on without", file.path, reason);
+      return fmt::format("can no longer write to {} ({}); continuing without it", file.path, reason);
     }
     bytes.remove_prefix(static_cast<size_t>(count));
   }
@@ -47,15 +47,15 @@ std::string write_to(OpenFile& file, std::string_view bytes) {
 
 }  // namespace
 
-// Outlives this object where the thread hangs in the kernel.
+// Outlives this object if the thread hangs in the kernel.
 struct OutputFiles::State {
-  std::mutex mutex;  // guards what follows, but for the bell
+  std::mutex mutex;  // guards the members below, except the bell
   std::condition_variable changed;
   std::deque<Task> tasks;
-  size_t waiting = 0;                 // bytes, also those of the task in hand
-  std::optional<TimePoint> since;     // of the task in hand
-  std::string path;                   // of its file
-  std::map<int, std::string> opened;  // answers that a caller waits for; empty text: it worked
+  size_t waiting = 0;                 // bytes, including those of the current task
+  std::optional<TimePoint> since;     // start of the current task
+  std::string path;                   // file of the current task
+  std::map<int, std::string> opened;  // results that a caller waits for; empty text: success
   std::vector<std::string> news;
   bool is_ending = false;
   size_t room = 0;
@@ -139,7 +139,7 @@ Result<int> OutputFiles::open(const std::string& path) {
   }
   put({.kind = Task::Kind::open, .file = file, .text = path});
   std::unique_lock lock(state_->mutex);
-  // Where another file hangs, this one would too.
+  // If another file hangs, this one would, too.
   bool hangs = state_->since && Clock::now() - *state_->since > kTimeToOpen;
   auto is_answered = [&] { return !state_->opened[file].empty(); };
   if (!hangs) state_->changed.wait_for(lock, kTimeToOpen, is_answered);
@@ -180,7 +180,7 @@ std::vector<std::string> OutputFiles::news() {
   }
   if (is_said_ && !state_->since && state_->tasks.empty()) {
     is_said_ = false;
-    news.push_back("all output is in its files again");
+    news.push_back("all output has been written to its files");
   }
   return news;
 }

@@ -28,7 +28,7 @@ void RankOutput::end(Screen& screen) {
   std::string lines;
   prefixer_.finish(lines);
   forward(lines, screen);
-  if (file_) screen.files().close(*file_);  // an object kept for its last lines keeps no descriptor
+  if (file_) screen.files().close(*file_);  // an object kept for its last lines needs no descriptor
 }
 
 void RankOutput::forward(std::string_view lines, Screen& screen) {

@@ -1,4 +1,4 @@
-// What one rank writes, on its way to the screen and, if wanted, to files. Thread rule: one thread.
+// The output of one rank: forwards it to the screen and optionally to files. Thread rule: one thread.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,14 @@ namespace hvd::launcher {
 
 class RankOutput {
  public:
-  // `folder` is that of its files, below the one that the user has named.
+  // `folder`: for its files, below the one that the user has named.
   static Result<RankOutput> open(const Options& options, std::string_view label, const std::string& folder,
                                  WorkerStream stream, Screen& screen);
 
   void set_label(std::string_view label) { prefixer_.set_label(label); }  // from the next line on
 
   void take(std::string_view bytes, Screen& screen);
-  void end(Screen& screen);  // the partial line; once
+  void end(Screen& screen);  // outputs the partial line; call once
   bool has_ended() const { return has_ended_; }
   const Tail& tail() const { return tail_; }
 

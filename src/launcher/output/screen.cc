@@ -17,7 +17,7 @@ size_t terminal_width() {
 }
 
 constexpr Duration kReaderPatience =
-    std::chrono::seconds(5);  // for the reader of our output, once the user has stopped the job
+    std::chrono::seconds(5);  // for the reader of our output, after the user has stopped the job
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void Screen::hide_status() {
 void Screen::add_to(PollSet& set) {
   if (!status_.empty() && !std::exchange(is_shown_, true))
     err_->append(fmt::format("\r{:.{}}", status_, terminal_width()));
-  // Nothing is written here: a caller that has seen a full console waits until there is room in it.
+  // Nothing is written here: a caller that found a full console waits until it has room.
   for (Console* console : {&out_, err_})
     if (!console->empty()) set.add(console->fd(), POLLOUT, [console] { console->flush(); });
   files_.add_to(set);
@@ -76,7 +76,7 @@ void flush_at_end(Screen& screen, Signals& signals, PollSet& set, bool was_stopp
   if (size_t lost = screen.files().count_waiting(); lost > 0) {
     screen.say(fmt::format("{} bytes of output could not be written to files, and are lost", lost));
   }
-  screen.flush();  // what is said last
+  screen.flush();  // flushes the last message
 }
 
 }  // namespace hvd::launcher

@@ -1,6 +1,5 @@
-// Where the launcher shows things: its stdout and stderr, and on a terminal one line that tells how far the start is;
-// and the files that get the same.
-// Thread rule: one thread. Nothing blocks.
+// The launcher's output: its stdout and stderr, on a terminal one status line, and copies in files. Thread rule: one
+// thread. Nothing blocks.
 #pragma once
 
 #include <optional>
@@ -22,8 +21,8 @@ class Screen {
   Screen& operator=(const Screen&) = delete;
 
   void show(WorkerStream stream, std::string_view lines);
-  void say(std::string_view text);  // one line of the launcher's own
-  // Replaces the line at the bottom; empty removes it. Shown only where stderr is a terminal.
+  void say(std::string_view text);  // prints one line of the launcher's own
+  // Replaces the status line at the bottom; empty removes it. Shown only if stderr is a terminal.
   void set_status(std::string text);
 
   bool is_terminal() const { return is_terminal_; }
@@ -39,14 +38,14 @@ class Screen {
 
   OutputFiles files_;
   Console out_;
-  std::optional<Console> own_err_;  // none when stderr leads to the same place as stdout, to keep their lines apart
+  std::optional<Console> own_err_;  // none if stderr is the same file as stdout, to keep their lines apart
   Console* err_;
   bool is_terminal_;
   std::string status_;
   bool is_shown_ = false;
 };
 
-// The readers of our output take the time they need, but not after the user asked us to stop.
+// Readers of our output may take their time, but not after the user has stopped the job.
 void flush_at_end(Screen& screen, Signals& signals, PollSet& set, bool was_stopped);
 
 }  // namespace hvd::launcher

@@ -15,10 +15,10 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr size_t kMostOutput = 4 << 20;                     // what is more is read and dropped
+constexpr size_t kMostOutput = 4 << 20;                     // the rest is read and dropped
 constexpr Duration kEndOfKilled = std::chrono::seconds(1);  // longer only if the kernel cannot end it now
 
-// Takes what there is to read; the descriptor is closed at the end.
+// Reads all available data; closes the descriptor at its end.
 bool take(UniqueFd& fd, std::string& text) {
   if (!fd) return false;
   std::array<char, 64 << 10> buffer;
@@ -40,7 +40,8 @@ bool has_come(const UniqueFd& end) {
   return end && ::poll(&wanted, 1, 0) == 1;
 }
 
-// Its end is seen by its descriptor, where the kernel has such: what the program left behind may hold the pipes.
+// Detects the end of the program by its pidfd, if the kernel supports that: its background processes may hold the
+// pipes.
 bool read_until_end(Child& child, const UniqueFd& end, Captured& captured, TimePoint deadline) {
   while (Clock::now() < deadline) {
     bool has_ended = has_come(end);
@@ -70,7 +71,7 @@ Result<Captured> capture(std::vector<std::string> command, Duration patience) {
     wait_for(*child, end, deadline);
     is_complete = !end || has_come(end);
   }
-  if (!is_complete || end) ::kill(-child->pid, SIGKILL);  // and what it has left behind
+  if (!is_complete || end) ::kill(-child->pid, SIGKILL);  // including its background processes
   int status = 0;
   if (!is_complete && end) {
     child->out = UniqueFd();

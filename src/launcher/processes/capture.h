@@ -1,4 +1,4 @@
-// Running a program for what it says. Thread rule: starts a process and waits for it; SIGCHLD is not used.
+// Runs a program and captures its output. Thread rule: starts a process and waits for it; SIGCHLD is not used.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ struct Captured {
   std::string out, err;
 };
 
-// An error when it cannot be run, or takes longer than `patience` and is killed. Its stdin is empty; of what it writes
-// the first megabytes are kept; what it leaves running in its process group is killed.
+// An error if it cannot be run, or takes longer than `patience` and is killed. Its stdin is empty; the first megabytes
+// of its output are kept; processes left in its process group are killed.
 Result<Captured> capture(std::vector<std::string> command, Duration patience);
 
-// All that it writes to stdout, or nothing when it fails or takes too long.
+// All its output on stdout, or nothing if it fails or takes too long.
 std::string output_of(std::vector<std::string> command, Duration patience);
 
 }  // namespace hvd::launcher

@@ -12,7 +12,7 @@
 namespace hvd::launcher {
 namespace {
 
-// Kills whatever the launcher left to us, which is nothing when it ended by itself.
+// Kills processes that the launcher left behind; none if it ended by itself.
 void kill_leftovers() {
   for (auto left = descendants(); !left.empty(); left = descendants()) {
     for (pid_t pid : left) ::kill(pid, SIGKILL);
@@ -20,7 +20,7 @@ void kill_leftovers() {
   }
 }
 
-// Passes signals on until the process below us has ended.
+// Forwards signals until the process below has ended.
 Ending watch(pid_t below, const sigset_t& signals) {
   while (true) {
     int signal = 0;
@@ -34,13 +34,13 @@ Ending watch(pid_t below, const sigset_t& signals) {
   }
 }
 
-// A process below this one, in a session of its own, which runs `body`. Returns its pid; -1: an error was said.
+// Runs `body` in a child process with its own session. Returns its pid; -1: an error was printed.
 pid_t start_below(const std::function<int()>& body) {
   pid_t self = ::getpid();
   pid_t pid = ::fork();
   if (pid < 0) std::perror("horovodrun: cannot fork");
   if (pid != 0) return pid;
-  ::setsid();  // Ctrl-C reaches the visible process alone, which passes it on once
+  ::setsid();  // Ctrl-C reaches only the visible process, which forwards it once
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != self) ::_exit(1);
   std::exit(body());
@@ -70,8 +70,8 @@ int run_guarded(const char* name, const std::function<int()>& launcher) {
   sigset_t signals = watched_signals();
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // inherited by the launcher
   if (has_no_children()) return guard(name, launcher, signals);
-  // The process that executed us left children to us, as `sh -c 'server & exec horovodrun ...'` does. They are not the
-  // job's, nor is what they start; so the job gets a guard that has none.
+  // The process that executed us may have left us children, as in `sh -c 'server & exec horovodrun ...'`. They and
+  // their children do not belong to the job; so the job gets a guard without children.
   pid_t pid = start_below([&] { return guard(name, launcher, signals); });
   if (pid < 0) return 1;
   Ending ending = watch(pid, signals);

@@ -1,8 +1,8 @@
-// A second process between the user and the launcher, so that nothing survives the end of either. The visible process
-// only waits and passes signals on; the launcher proper runs in a session of its own below it. An agent has one too.
+// A second process between the user and the launcher, so that no process outlives either of them. The visible process
+// only waits and forwards signals; the launcher proper runs below it in its own session. An agent has one too.
 //   visible process killed (even with -9)  -> the launcher gets SIGTERM and stops the job in good order
 //   launcher killed                        -> the visible process inherits what it left and kills it
-// It ends only what came out of the launcher: where this process has children already, a third one is put between.
+// It kills only processes that come from the launcher: if this process already has children, a third one is inserted.
 // Thread rule: called once, from main, before any thread exists.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace hvd::launcher {
 
-// Signals the launcher acts upon; blocked in both processes, which read them from a descriptor or by sigwait.
+// Signals that the launcher handles; blocked in both processes, which read them from a descriptor or with sigwait.
 inline constexpr int kStopSignals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-// Returns the exit code of `launcher`, which runs in the lower process; `name` is what it is called in messages.
+// Returns the exit code of `launcher`, which runs in the lower process; `name` is its name in messages.
 int run_guarded(const char* name, const std::function<int()>& launcher);
 
-// Runs `body` in a process below this one, in a session of its own, and passes signals on until it has ended. For what
-// already runs guarded.
+// Runs `body` in a child process with its own session, and forwards signals until it has ended. For code that is
+// already guarded.
 Ending run_below(const std::function<int()>& body);
 
 }  // namespace hvd::launcher

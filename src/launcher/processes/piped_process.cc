@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMostSaid = 16 << 10;
 
-// Without what is secret: keys that horovod.run or an outer job has put into ours. A worker gets them by another way.
+// Without secrets: keys that horovod.run or an outer job has put into ours. A worker gets them in another way.
 std::vector<std::string> own_environment() {
   std::vector<std::string> all;
   for (char* const* entry = environ; *entry; ++entry)
@@ -60,7 +60,7 @@ void PipedProcess::on_reaped(pid_t pid, int status) {
   if (pid != pid_ || ending_) return;
   ending_ = ending_of(status);
   strangers_->erase(pid_);
-  // What is in the pipe now is all: something that ssh left behind may hold it open.
+  // Read only what is in the pipe now: a background process of ssh may hold it open.
   while (err_ && read_said()) {
   }
   err_ = UniqueFd();

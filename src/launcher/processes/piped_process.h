@@ -1,4 +1,4 @@
-// A program that is not a worker, such as ssh: its stdin and stdout as one connection, and what it prints to stderr.
+// A program that is not a worker, such as ssh: its stdin and stdout as one connection, and its output on stderr.
 // Thread rule: one thread.
 #pragma once
 
@@ -16,9 +16,9 @@ namespace hvd::launcher {
 
 class PipedProcess {
  public:
-  // Its pid is in `strangers` as long as it runs.
+  // Its pid is in `strangers` while it runs.
   static Result<PipedProcess> start(const std::vector<std::string>& command, std::set<pid_t>& strangers);
-  // A question: stdin is empty, and the conversation can only be read.
+  // A query: stdin is empty, and the conversation can only be read.
   static Result<PipedProcess> ask(const std::vector<std::string>& command, std::set<pid_t>& strangers);
   PipedProcess(PipedProcess&&) = default;
   PipedProcess& operator=(PipedProcess&&) = default;
@@ -26,10 +26,10 @@ class PipedProcess {
   const UniqueFd& conversation() const { return conversation_; }
   UniqueFd take_conversation() { return std::move(conversation_); }
   void add_to(PollSet& set);                         // reads stderr
-  const std::string& said() const { return said_; }  // on stderr; the last of it
+  const std::string& said() const { return said_; }  // the last part of its stderr
   void on_reaped(pid_t pid, int status);
   const std::optional<Ending>& ending() const { return ending_; }
-  bool is_over() const { return ending_ && !err_; }  // ended, and all it said is known
+  bool is_over() const { return ending_ && !err_; }  // ended, and all its output has been read
   void kill() const;
 
  private:
@@ -39,7 +39,7 @@ class PipedProcess {
         err_(std::move(child.err)),
         strangers_(&strangers) {}
   static Result<PipedProcess> run(const std::vector<std::string>& command, std::set<pid_t>& strangers, bool converse);
-  bool read_said();  // false: there is nothing more for the moment
+  bool read_said();  // false: there is nothing to read at the moment
 
   pid_t pid_;
   UniqueFd conversation_, err_;

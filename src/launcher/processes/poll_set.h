@@ -1,5 +1,5 @@
-// What an event loop waits for next. It is collected anew before every wait, so that nothing has to be taken back when
-// a descriptor goes away. Thread rule: one thread.
+// What an event loop waits for next. It is rebuilt before every wait, so nothing has to be removed when a descriptor is
+// closed. Thread rule: one thread.
 #pragma once
 
 #include <poll.h>
@@ -13,10 +13,10 @@ namespace hvd::launcher {
 
 class PollSet {
  public:
-  // `action` is called by the next wait() if one of `events`, an end or an error has come.
+  // The next wait() calls `action` after one of `events`, a hang-up or an error.
   void add(int fd, short events, std::function<void()> action);
   void wake_at(TimePoint when);  // at the latest
-  void wait();                   // may return without anything having happened; empties the set
+  void wait();                   // may return without an event; empties the set
 
  private:
   std::vector<pollfd> wanted_;

@@ -41,7 +41,7 @@ Result<Pipe> make_conversation() {
   return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-// So high that scripts do not use it for files of their own; lower where the limit of open files is.
+// To a high number, so that scripts do not use it for their own files; lower if the limit of open files is.
 UniqueFd moved_up(UniqueFd fd) {
   UniqueFd high(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kLowestReportDescriptor));
   return high ? std::move(high) : std::move(fd);
@@ -60,10 +60,10 @@ struct Ends {
 };
 
 void bind_to_cpus(const cpu_set_t* cpus) {
-  if (cpus != nullptr) ::sched_setaffinity(0, sizeof *cpus, cpus);  // what the kernel refuses stays as it was
+  if (cpus != nullptr) ::sched_setaffinity(0, sizeof *cpus, cpus);  // errors are ignored: the affinity stays as it was
 }
 
-// Between fork and exec: only async-signal-safe calls.
+// Runs between fork and exec: only async-signal-safe calls.
 [[noreturn]] void become(char* const* command, char* const* environment, const char* directory, const cpu_set_t* cpus,
                          pid_t parent, Ends ends) {
   ::setpgid(0, 0);
@@ -78,7 +78,7 @@ void bind_to_cpus(const cpu_set_t* cpus) {
   int in = ends.in >= 0 ? ends.in : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (in >= 0 && ::dup2(in, STDIN_FILENO) >= 0 && ::dup2(ends.out, STDOUT_FILENO) >= 0 &&
       ::dup2(ends.err, STDERR_FILENO) >= 0 && (*directory == '\0' || ::chdir(directory) == 0)) {
-    // As a shell with that environment would find it. What is not there may still be where this host has its programs.
+    // Found as by a shell with that environment; otherwise in this host's own PATH.
     char** own = std::exchange(environ, const_cast<char**>(environment));
     ::execvp(command[0], command);
     environ = own;
@@ -93,7 +93,7 @@ struct Relation {
   pid_t pid, parent;
 };
 
-// "pid (name) state ppid ...", where name may hold anything. Zombies are not living.
+// "pid (name) state ppid ...", where name may contain any character. Zombies are not counted as living.
 std::optional<Relation> read_relation(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
@@ -136,7 +136,7 @@ Result<Child> spawn(const Program& program) {
   if (pid < 0) return system_error("cannot start", program.command[0]);
   if (pid == 0)
     become(argv.data(), envp.data(), program.directory.c_str(), program.cpus.empty() ? nullptr : &cpus, self, ends);
-  ::setpgid(pid, pid);  // the child does it too; the first call takes effect
+  ::setpgid(pid, pid);  // the child does it too; whichever comes first takes effect
   failure->write = UniqueFd();
   int error = 0;
   ssize_t got = 0;
@@ -177,7 +177,7 @@ bool has_no_children() {
 }
 
 std::vector<pid_t> descendants(const std::set<pid_t>& except, pid_t root) {
-  if (root <= 0 && has_no_children()) return {};  // which spares us reading all of /proc
+  if (root <= 0 && has_no_children()) return {};  // avoids reading all of /proc
   std::multimap<pid_t, pid_t> children;
   std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), ::closedir);
   while (const dirent* entry = folder ? ::readdir(folder.get()) : nullptr) {

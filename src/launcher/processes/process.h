@@ -1,5 +1,5 @@
-// Starting one process in a group of its own, and finding everything that came out of this process.
-// Thread rule: any number of threads may exist; fork is followed by async-signal-safe calls alone.
+// Starts a process in its own group, and finds all descendants of this process. Thread rule: other threads may exist;
+// only async-signal-safe calls follow fork.
 #pragma once
 
 #include <sys/types.h>
@@ -15,11 +15,11 @@ namespace hvd::launcher {
 
 struct Child {
   pid_t pid = -1;  // also its process group
-  UniqueFd in;     // when asked for: one socket for its stdin and stdout
+  UniqueFd in;     // on request: one socket for its stdin and stdout
   UniqueFd out, err;
 };
 
-// Where a worker says why it ends (base/end_report.h). `read` does not block; `write` is for the worker alone.
+// The pipe for a worker's end report (base/end_report.h). `read` is non-blocking; `write` is for the worker only.
 struct ReportPipe {
   UniqueFd read, write;
 };
@@ -29,8 +29,8 @@ struct Program {
   std::vector<std::string> command;
   std::vector<std::string> environment;  // NAME=VALUE
   std::string directory;                 // empty: this process's own
-  std::vector<int> cpus;                 // it may run on; empty: as this process
-  int kept = -1;                         // a descriptor of this process that it gets under the same number
+  std::vector<int> cpus;                 // allowed cores; empty: as for this process
+  int kept = -1;                         // a descriptor of this process that it inherits with the same number
   bool converse = false;                 // stdin and stdout are one socket, `in`, instead of /dev/null and a pipe
 };
 
@@ -38,7 +38,7 @@ struct Program {
 // program cannot be executed.
 Result<Child> spawn(const Program& program);
 
-// How a process ended. A signal n counts as exit code 128+n.
+// The end of a process. Signal n counts as exit code 128+n.
 struct Ending {
   bool signalled = false;
   int number = 0;  // exit code or signal
@@ -48,12 +48,12 @@ Ending ending_of(int wait_status);
 std::string describe(Ending ending);  // "exit code 3", "killed by SIGSEGV (exit code 139)"
 std::string signal_name(int signal);  // "SIGTERM"
 
-// Makes orphans of our workers our own children, so that nothing they start can slip away.
+// Makes orphans of our workers our own children, so that none of their processes can escape.
 void adopt_orphans();
 
-bool has_no_children();  // not even one that has ended and was not waited for
+bool has_no_children();  // including children that have ended but were not waited for
 
-// Every living process below `root`, from /proc; without those in `except` and what is below them. 0: this process.
+// Every living process below `root`, from /proc, except those in `except` and their descendants. 0: this process.
 std::vector<pid_t> descendants(const std::set<pid_t>& except = {}, pid_t root = 0);
 
 }  // namespace hvd::launcher

@@ -12,19 +12,19 @@ bool is_program(const std::filesystem::path& path);  // a file that may be execu
 
 std::vector<std::filesystem::path> path_folders();
 
-// The first in $PATH, or the path itself if `name` has a slash; empty: there is none.
+// The first one in $PATH, or the path itself if `name` has a slash; empty: not found.
 std::filesystem::path find_program(const std::string& name);
 
-// The Python of the environment that horovodrun was installed into, or else of $PATH; empty: there is none. `program`
-// is how horovodrun was called (argv[0]): the link that leads to it counts first.
+// The Python of the environment that horovodrun is installed in, or else of $PATH; empty: not found. `program`: the
+// command that started horovodrun (argv[0]); the folder of a symbolic link to it is searched first.
 std::string find_python(const std::string& program);
 
-// $HOROVOD_LIBRARY, or else the one of the package in `package_folder`, or else the one beside this program, as in a
-// source tree; empty: none.
+// $HOROVOD_LIBRARY, or else the one in `package_folder`, or else the one next to this program, as in a source tree;
+// empty: none.
 std::string library_of(const std::string& package_folder);
 
-// The same, with the package that the Python beside horovodrun or on PATH finds. `program` is how horovodrun was
-// called.
+// The same, with the package that the Python next to horovodrun or on PATH finds. `program`: the command that started
+// horovodrun.
 std::string find_library(const std::string& program);
 
 }  // namespace hvd::launcher

@@ -16,7 +16,7 @@ bool is_plain(std::string_view word) {
   return !word.empty() && std::all_of(word.begin(), word.end(), is_safe);
 }
 
-// Takes the rest of a quoted part, behind its first quote.
+// Parses the rest of a quoted part, after its first quote.
 bool take_quoted(std::string_view& text, char quote, std::string& word) {
   while (!text.empty()) {
     char c = text.front();

@@ -31,7 +31,7 @@ Result<Signals> Signals::create() {
   ::sigaddset(&children, SIGCHLD);
   Signals signals(watch(stops), watch(children));
   if (!signals.stops_ || !signals.children_) return system_error("cannot watch", "signals");
-  ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is seen by write()
+  ::signal(SIGPIPE, SIG_IGN);  // write() reports a reader that has gone
   return signals;
 }
 

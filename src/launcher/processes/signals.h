@@ -1,6 +1,5 @@
-// Signals and the ends of children, each read from a descriptor of its own. Reading one does not consume the other, so
-// whatever is still unread ends the next wait. Thread rule: one thread; the signals are
-// blocked (guard.h).
+// Signals and the ends of children, each read from its own descriptor. Reading one does not consume the other, so
+// unread events end the next wait. Thread rule: one thread; the signals are blocked (guard.h).
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +18,7 @@ class Signals {
   static Result<Signals> create();  // from now on SIGPIPE does nothing
 
   void add_to(PollSet& set);
-  // Those that have asked us to stop since the last call.
+  // Stop signals since the last call.
   std::vector<int> take_stop_signals();
   // Reaps all children that have ended.
   void reap(const std::function<void(pid_t pid, int status)>& take);

@@ -16,8 +16,8 @@ constexpr std::string_view kKubexec = "kubexec.sh";
 constexpr int kSshFailed = 255, kNotFound = 127;
 constexpr size_t kLongestQuote = 300;
 
-// Any login shell can run this: quotes of one kind, nothing that csh or fish reads otherwise. $0 is the path, the rest
-// what the agent is told.
+// Works in any login shell: one kind of quotes, and nothing that csh or fish parses differently. $0 is the path, the
+// rest are the agent's arguments.
 constexpr const char* kFindAgent =
     "if [ -x \"$0\" ]; then exec \"$0\" --agent - \"$@\"; fi; "
     "if command -v horovodrun >/dev/null 2>&1; then exec horovodrun --agent - \"$@\"; fi; "
@@ -44,7 +44,7 @@ void add_destination(std::vector<std::string>& command, const Ssh& ssh, const Ho
   command.push_back(host.user.empty() ? host.name : host.user + "@" + host.name);
 }
 
-// The last line that says something.
+// The last line that is not empty.
 std::string_view last_line(std::string_view text) {
   size_t end = text.find_last_not_of(" \t\r\n") + 1;
   text = text.substr(0, end);
@@ -94,7 +94,7 @@ std::vector<std::string> agent_command(const Ssh& ssh, const Host& host, HostKey
                                        const std::string& invitation) {
   std::vector<std::string> command = ssh.command;
   if (ssh.takes_options) {
-    // No terminal, no questions, no multiplexing master left behind; a host that falls silent is noticed.
+    // No terminal, no prompts, no multiplexing master left behind; a silent host is detected.
     command.insert(command.end(), {"-T", "-o", "BatchMode=yes", "-o", "ControlMaster=no", "-o",
                                    fmt::format("ConnectTimeout={}", ssh.connect_timeout), "-o", "ServerAliveInterval=5",
                                    "-o", "ServerAliveCountMax=3"});
@@ -122,15 +122,15 @@ std::string explain_failure(const Ssh& ssh, const Host& host, Ending ending, std
                             std::string_view printed) {
   const std::string& program = ssh.command[0];
   if (auto line = line_with(said, "horovodrun was not found"); !line.empty())
-    return fmt::format("{}; install horovod there, or at the same place as here", line);
+    return fmt::format("{}; install horovod there, or at the same path as here", line);
   if (said.find("REMOTE HOST IDENTIFICATION HAS CHANGED") != std::string_view::npos)
     return fmt::format(
-        "its host key has changed: it may be another machine that answers. If you know why, forget the "
+        "its host key has changed: another machine may be answering. If the change is expected, remove the "
         "old key with: ssh-keygen -R {}",
         host.name);
   if (said.find("Host key verification failed") != std::string_view::npos)
     return fmt::format("its host key is not known{}; log in once by hand, or add it to known_hosts",
-                       ssh.strict ? ", and --ssh-strict asks for known ones" : "");
+                       ssh.strict ? ", and --ssh-strict requires a known one" : "");
   if (auto line = line_with(said, "Permission denied"); !line.empty())
     return fmt::format("ssh requires an interactive login ({}); use a key without passphrase (-i FILE) or an ssh agent",
                        line);

@@ -1,4 +1,4 @@
-// Which cores a worker may run on: --bind-to core gives every worker cores of its own, numa those of one memory node.
+// Which cores a worker may use: --bind-to core gives every worker its own cores, numa those of one memory node.
 // Thread rule: plain value, made once on the host of the workers.
 #pragma once
 
@@ -12,16 +12,16 @@ class Binding {
   Binding() = default;
   explicit Binding(std::string_view kind);  // "", "none": no binding
 
-  // Empty: any. With more workers than cores, or nodes, they take turns.
+  // Empty: any. If there are more workers than cores, or nodes, workers share them.
   std::vector<int> cpus_of(int local_rank, int local_size) const;
 
  private:
-  std::vector<std::vector<int>> units_;  // cores, or the cores of each node, as far as this process may use them
+  std::vector<std::vector<int>> units_;  // cores, or the cores of each node, that this process may use
 };
 
-int core_count();  // by this process
+int core_count();  // usable by this process
 
-// "0-3,8": the kernel's way to write a list of cores.
+// "0-3,8": the kernel's format for a list of cores.
 std::vector<int> parse_cpu_list(std::string_view text);
 
 }  // namespace hvd::launcher

@@ -67,7 +67,7 @@ void Crew::set_work(const Work& work) {
 }
 
 void Crew::start(const Start& start) {
-  auto pipe = make_report_pipe();  // without it the worker cannot explain its end, and runs all the same
+  auto pipe = make_report_pipe();  // optional: without it the worker cannot report its end, but still runs
   Variables report{{kReportVariable, pipe.ok() ? name_report_pipe(pipe->write.get()) : ""}};
   Program program{
       .command = work_.command,
@@ -103,7 +103,7 @@ void Crew::stop(int id) {
   }
 }
 
-// Processes of its group that it left behind. Only those below us: its number may have been reused.
+// Kills processes of its group that it left behind. Only those below us: the group's number may have been reused.
 void Crew::kill_leftovers_of(const Member& worker) const {
   for (pid_t pid : descendants(strangers_))
     if (::getpgid(pid) == worker.pid) ::kill(pid, SIGKILL);
@@ -124,7 +124,7 @@ void Crew::kill() {
   look_again_ = true;
 }
 
-// Groups at once, so that a process that is just forking another cannot save it from the signal.
+// Signals whole groups, so that a process that is just forking another cannot save it from the signal.
 void Crew::signal_all(int signal) {
   std::set<pid_t> groups;
   for (Member& worker : workers_) {
@@ -155,7 +155,7 @@ void Crew::look() {
     return worker.is_forgotten && !worker.streams[0] && !worker.streams[1] && worker.kill_at == kNever;
   });
   if (!std::exchange(look_again_, false) || phase_ == Phase::running) return;
-  if (phase_ == Phase::killing) signal_all(SIGKILL);  // what was forked while we were killing
+  if (phase_ == Phase::killing) signal_all(SIGKILL);  // processes forked during the kill
   look_for_leftovers();
 }
 
@@ -188,19 +188,19 @@ void Crew::on_reaped(pid_t pid, int status) {
   worker->report = UniqueFd();
   Ended ended{.ending = ending_of(status)};
   int number = ended.ending.number;
-  // Killed by a signal that we did not send, it died by itself just before ours came.
+  // If a signal that we did not send killed it, it died on its own just before ours arrived.
   ended.was_stopped = worker->sent != 0 && (!ended.ending.signalled || number == SIGTERM || number == worker->sent);
   if (ended.ending.signalled && number == SIGKILL && !ended.was_stopped) ended.out_of_memory = memory_.has_killed();
   events_.on_ended(worker->id, ended);
 }
 
-// After the workers, whatever they started has to go too: it would hold the terminal, ports and memory.
+// Kills processes that the workers have left behind: they would hold the terminal, ports and memory.
 void Crew::look_for_leftovers() {
   if (is_empty_) return;
   if (std::any_of(workers_.begin(), workers_.end(), [](const Member& worker) { return !worker.has_ended; })) return;
   if (!descendants(strangers_).empty()) return;
   is_empty_ = true;
-  for (Member& worker : workers_)  // no process below us can write any more: take what is in the pipes and close them
+  for (Member& worker : workers_)  // no process below us can write any more: read the pipes to the end and close them
     for (WorkerStream stream : kStreams)
       while (worker.streams[static_cast<size_t>(stream)]) read(worker, stream);
   events_.on_empty();
@@ -220,7 +220,7 @@ void Crew::read_report(Member& worker) {
 
 void Crew::read(Member& worker, WorkerStream stream) {
   UniqueFd& fd = worker.streams[static_cast<size_t>(stream)];
-  if (!fd) return;  // it ended since it was looked at
+  if (!fd) return;  // it has ended in the meantime
   std::array<char, kReadSize> buffer;
   ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
   if (count < 0 && errno == EINTR) return;

@@ -1,7 +1,7 @@
-// The workers on this machine. Driven by the launcher for its own host, and by an agent for its launcher.
-// A crew moves forward only: running -> stopping (all were sent SIGTERM) -> killing (SIGKILL to everything).
-// It regards every process below this one as its own, except those it is told not to touch (ssh).
-// Thread rule: one thread; the code that reaps the children of this process calls on_reaped().
+// The workers on this machine. Driven by the launcher for its own host, and by an agent for its launcher. A crew moves
+// forward only: running -> stopping (all were sent SIGTERM) -> killing (SIGKILL to everything). It treats every process
+// below this one as its own, except those it is told to ignore (ssh). Thread rule: one thread; the code that reaps the
+// children of this process calls on_reaped().
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ namespace hvd::launcher {
 class MemoryEvents {
  public:
   MemoryEvents();
-  bool has_killed();  // since it was last asked, or made
+  bool has_killed();  // since the last call, or the construction
 
  private:
-  int64_t kills_;  // so far; -1: the kernel does not tell
+  int64_t kills_;  // so far; -1: the kernel does not report it
 };
 
 class Crew : public HostRunner {
  public:
-  // `strangers` are children of this process that are none of the crew's business.
+  // `strangers`: children of this process that do not belong to the crew.
   Crew(HostEvents& events, const std::set<pid_t>& strangers) : events_(events), strangers_(strangers) {}
 
   void set_work(const Work& work) override;
@@ -46,14 +46,14 @@ class Crew : public HostRunner {
   struct Member {
     int id = 0;  // Start::worker
     pid_t pid = -1;
-    UniqueFd streams[2];  // by WorkerStream; none once its end was reached
-    UniqueFd report;      // where it says why it ends
+    UniqueFd streams[2];  // by WorkerStream; closed at their end
+    UniqueFd report;      // for its end report
     std::string reported;
     bool has_ended = false;
-    bool is_forgotten = false;   // it was stopped after its end, and is not asked for again
+    bool is_forgotten = false;   // it was stopped after its end; its record is no longer needed
     int sent = 0;                // the last signal it got from us
-    std::set<pid_t> doomed;      // of a worker that is being stopped alone
-    TimePoint kill_at = kNever;  // those
+    std::set<pid_t> doomed;      // processes of a worker that is being stopped alone
+    TimePoint kill_at = kNever;  // time to kill those
   };
 
   void signal_all(int signal);
@@ -69,12 +69,12 @@ class Crew : public HostRunner {
   Work work_;
   Binding binding_;
   MemoryEvents memory_;
-  std::deque<Member> workers_;  // addresses stay, except in look()
+  std::deque<Member> workers_;  // addresses are stable, except in look()
   Phase phase_ = Phase::running;
   TimePoint kill_at_ = kNever;
   bool held_[2] = {false, false};
   bool is_empty_ = false;
-  bool look_again_ = false;  // for leftovers: a process has ended, or none may be there
+  bool look_again_ = false;  // for leftovers: a process has ended, or there may be none
 };
 
 }  // namespace hvd::launcher

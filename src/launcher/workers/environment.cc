@@ -15,7 +15,7 @@
 namespace hvd::launcher {
 namespace {
 
-// They describe the login on this host, and are wrong on any other.
+// These describe the login on this host, and are wrong on any other.
 constexpr std::string_view kOfThisMachine[] = {
     "OLDPWD",
     "PWD",

@@ -30,7 +30,7 @@ std::string hint_for_signal(const Failure& failure) {
         return "the kernel killed it because memory ran out: use a smaller batch, fewer processes on this host, or a "
                "higher memory limit";
       return fmt::format(
-          "horovodrun did not send this SIGKILL; often it is the kernel when memory runs out (look at "
+          "horovodrun did not send this SIGKILL; often the kernel sends it when memory runs out (check "
           "dmesg on {}), or a scheduler that enforces a limit",
           failure.host);
     case SIGSEGV:
@@ -44,7 +44,7 @@ std::string hint_for_signal(const Failure& failure) {
 std::string hint_for_line(std::string_view line) {
   if (auto module = quoted_after(line, "ModuleNotFoundError: No module named '"); !module.empty())
     return fmt::format(
-        "Python on this host does not find the module {}: is it installed there, and is it the same "
+        "Python on this host cannot find the module {}: is it installed there, and is it the same "
         "Python (virtual environment) as here?",
         module);
   if (line.find("CUDA out of memory") != std::string_view::npos) return "the GPU's memory ran out: use a smaller batch";
@@ -58,10 +58,11 @@ std::string hint_for_line(std::string_view line) {
 
 std::string hint_for_told(const Origin& origin) {
   switch (origin.kind) {
-    case OriginKind::silent: return "it was stopped, or its host is overloaded or cut off";
+    case OriginKind::silent: return "it was stopped, or its host is overloaded or unreachable";
     case OriginKind::exit:
     case OriginKind::shutdown:
-      return "other ranks were not done yet: does every rank run as many steps? hvd.join() lets one that is done wait";
+      return "other ranks were not done yet: does every rank run the same number of steps? hvd.join() lets finished "
+             "ranks wait";
     case OriginKind::none:
     case OriginKind::exception:
     case OriginKind::signal:
@@ -72,7 +73,7 @@ std::string hint_for_told(const Origin& origin) {
   return "";
 }
 
-// The failure of the rank that this one has lost: its own, that of its host, or what this rank reported about it.
+// The failure of the rank that this one has lost: its own, that of its host, or the one that this rank reported.
 Failure origin_of(const Failure& consequence, const std::vector<Failure>& failures) {
   const Failure* at = &consequence;
   for (size_t steps = 0; steps < failures.size() && at->is_consequence(); steps++) {
@@ -97,8 +98,8 @@ Failure origin_of(const Failure& consequence, const std::vector<Failure>& failur
 }
 
 std::string hint_for_exit(int code) {
-  if (code == 127) return "127 is how a shell says that a command was not found";
-  if (code == 126) return "126 is how a shell says that a file cannot be executed";
+  if (code == 127) return "exit code 127 usually means that a command was not found";
+  if (code == 126) return "exit code 126 usually means that a file cannot be executed";
   return "";
 }
 
@@ -115,7 +116,7 @@ Failure find_cause(const std::vector<Failure>& failures) {
 int awaited_rank(const EndReport& report) {
   OriginKind kind = report.origin.kind;
   if (!report.is_consequence() && kind != OriginKind::exception) return -1;
-  // One that was stopped, or is stuck, does not end by itself.
+  // A rank that is stopped or hangs does not end on its own.
   return kind == OriginKind::silent || kind == OriginKind::deadline ? -1 : report.origin.rank;
 }
 
@@ -226,11 +227,11 @@ std::string hint_for(const Failure& failure, const std::vector<std::string_view>
       return hint_for_exit(failure.ended.ending.number);
     case Failure::Kind::not_started:
       if (failure.reason.find("No such file or directory") != std::string::npos)
-        return fmt::format("is it installed on {}, at the same place as here?", failure.host);
+        return fmt::format("is it installed on {}, at the same path as here?", failure.host);
       return "";
     case Failure::Kind::host_stuck:
     case Failure::Kind::host_lost:
-      return "the host, its network or the agent there is gone; what ran on it ends as soon as it notices";
+      return "the host, its network or the agent there is gone; its workers end when they notice";
   }
   return "";
 }

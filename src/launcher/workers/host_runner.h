@@ -1,7 +1,6 @@
-// One host of a job as its driver sees it: workers are started and stopped there, and what becomes of them comes back
-// as events. Implementations: crew.h (this machine), remote_host.h (an agent elsewhere). Thread rule: one thread.
-// Nothing blocks. An event loop drives it: add_to(), PollSet::wait(), on_reaped(), look(). Events come from those, and
-// from set_work() and start().
+// One host of a job as its driver sees it: workers are started and stopped there, and report events. Implementations:
+// crew.h (this machine), remote_host.h (an agent elsewhere). Thread rule: one thread. Nothing blocks. An event loop
+// drives it: add_to(), PollSet::wait(), on_reaped(), look(). Events come from those, and from set_work() and start().
 #pragma once
 
 #include <sys/types.h>
@@ -23,25 +22,25 @@ inline constexpr Duration kGrace = std::chrono::seconds(5);  // from SIGTERM to 
 
 enum class WorkerStream : uint8_t { out, err };
 
-// What the workers of a job run, wherever they are.
+// What the workers of a job run, on any host.
 struct Work {
   std::vector<std::string> command;
-  std::string directory;  // where to run it; the host's own choice if it has no such directory
-  Variables variables;    // on top of the environment that the host gives
-  Variables defaults;     // below it
+  std::string directory;  // working directory; if it does not exist on the host, the host chooses
+  Variables variables;    // override the host's environment
+  Variables defaults;     // overridden by the host's environment
   std::string bind_to;    // "", "none", "core" or "numa"
 };
 
 // One worker.
 struct Start {
-  int worker = 0;  // its id, by which events name it: its rank in a static job, the driver's number in an elastic one
+  int worker = 0;  // its id in events: its rank in a static job, the driver's number in an elastic one
   int local_rank = 0, local_size = 1;
-  Variables variables;  // on top of the work's
+  Variables variables;  // added to those of the work
 };
 
 struct Ended {
   Ending ending;
-  bool out_of_memory = false;  // the kernel says that it killed for lack of memory
+  bool out_of_memory = false;  // the kernel reports that it killed for lack of memory
   bool was_stopped = false;    // by us
 };
 
@@ -50,12 +49,12 @@ class HostEvents {
   virtual void on_started(int worker, pid_t pid) = 0;
   virtual void on_not_started(int worker, std::string_view reason) = 0;
   virtual void on_output(int worker, WorkerStream stream, std::string_view bytes) = 0;
-  virtual void on_output_end(int worker, WorkerStream stream) = 0;  // once each; may come after the worker's end
-  virtual void on_report(int worker, const EndReport& report) = 0;  // before its end: why it comes
+  virtual void on_output_end(int worker, WorkerStream stream) = 0;  // once per stream; may come after the worker's end
+  virtual void on_report(int worker, const EndReport& report) = 0;  // before its end: the reason
   virtual void on_ended(int worker, const Ended& ended) = 0;
-  virtual void on_notice(std::string_view text) = 0;  // worth telling the user
-  virtual void on_empty() = 0;                        // after stop() or kill(): no process is left, no output to come
-  // The host is out of reach, and with it all it ran. Not `is_cause`: it was told to stop, and did not.
+  virtual void on_notice(std::string_view text) = 0;  // a message for the user
+  virtual void on_empty() = 0;                        // after stop() or kill(): no process is left, and no more output
+  // The host is unreachable, with all its workers. Not `is_cause`: it was told to stop, but did not.
   virtual void on_lost(std::string_view reason, bool is_cause) = 0;
 
  protected:
@@ -67,13 +66,14 @@ class HostRunner {
   virtual ~HostRunner() = default;
   virtual void set_work(const Work& work) = 0;  // once, before the first start()
   virtual void start(const Start& start) = 0;
-  // SIGTERM to one worker and all it started; SIGKILL after the grace, or at once to what one that has ended left.
+  // SIGTERM to one worker and all its processes, SIGKILL after the grace period; SIGKILL at once to those of an ended
+  // worker.
   virtual void stop(int worker) = 0;
-  virtual void stop() = 0;   // the same for all, also what they left behind; on_empty() tells the end
-  virtual void kill() = 0;   // at once
-  virtual void leave() = 0;  // after on_empty(): the host is not needed any more
+  virtual void stop() = 0;   // the same for all, including leftover processes; on_empty() follows
+  virtual void kill() = 0;   // immediately
+  virtual void leave() = 0;  // after on_empty(): the host is no longer needed
   virtual bool has_left() const = 0;
-  virtual void hold_output(WorkerStream stream, bool hold) = 0;  // takes no more of it from the workers
+  virtual void hold_output(WorkerStream stream, bool hold) = 0;  // stops or resumes reading this output of the workers
   virtual void add_to(PollSet& set) = 0;
   virtual void on_reaped(pid_t pid, int status) = 0;  // a child of this process has ended
   virtual void look() = 0;                            // after every wait

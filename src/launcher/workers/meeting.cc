@@ -98,7 +98,7 @@ Result<Meeting> meet_on_several_hosts(const Options& options, const Key& key, St
 Result<Key> key_of_job(const Options& options) {
   bool is_agent = options.action == Options::Action::agent;
   if (options.key_file.empty() && options.agents)
-    return Status(Code::invalid_argument, "--agents needs --key-file, the key that the agents have too");
+    return Status(Code::invalid_argument, "--agents needs --key-file, the key file that the agents use");
   if (options.key_file.empty() && !is_agent) return Key::random();
   bool from_stdin = options.key_file.empty() || options.key_file == "-";
   UniqueFd file(from_stdin ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)

@@ -11,13 +11,13 @@
 namespace hvd::launcher {
 namespace {
 
-// Below the ports that kernels give to connections, so that none of the job's own takes it first.
+// Below the ephemeral ports of the kernel, so that no connection of the job takes it first.
 constexpr uint16_t kFirstTorchPort = 20000, kTorchPorts = 10000;
 constexpr int kPortTries = 100;
 
 bool is_free(uint16_t port) {
   UniqueFd socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) return true;  // no IPv6: PyTorch says what is wrong, if anything is
+  if (!socket) return true;  // no IPv6: PyTorch reports problems, if there are any
   int both = 0;
   ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &both, sizeof both);
   sockaddr_in6 address{};

@@ -128,7 +128,7 @@ TEST(Wire, AnEnumBeyondItsLastValueIsABadRead) {
   EXPECT_FALSE(in.ok());
 }
 
-// What sanitizers are for: no byte string makes the decoder read outside it, loop, or hand out what it does not have.
+// For the sanitizers: no byte string makes the decoder read outside it, loop, or return data that it does not have.
 TEST(Wire, AnyBytesAreSafeToDecode) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 20000; round++) {

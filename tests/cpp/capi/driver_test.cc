@@ -68,7 +68,7 @@ std::string text_of(const hvd_driver_action& action) {
   return "unknown kind " + std::to_string(action.kind);
 }
 
-// A job on a clock that the test moves; what is only said is kept apart.
+// A job with a clock that the test advances; log messages are kept separately.
 class DriverJob {
  public:
   explicit DriverJob(const hvd_driver_settings& settings) : driver_(create(settings, now)) {}
@@ -285,7 +285,7 @@ TEST(DriverAbiMistakes, InEventsAreNamedAndChangeNothing) {
   hvd_driver* driver = job.get();
   const char* hosts[] = {"a", "a", ""};
   const int32_t slots[] = {1, 1, -1};
-  EXPECT_EQ(refusal(hvd_driver_hosts_discovered(driver, job.now, hosts, slots, 2)), "host a is there twice");
+  EXPECT_EQ(refusal(hvd_driver_hosts_discovered(driver, job.now, hosts, slots, 2)), "host a is listed twice");
   EXPECT_EQ(refusal(hvd_driver_hosts_discovered(driver, job.now, hosts + 2, slots, 1)), "host 1 of 1 has no name");
   EXPECT_EQ(refusal(hvd_driver_hosts_discovered(driver, job.now, hosts, slots + 2, 1)), "host a cannot have -1 slots");
   EXPECT_THAT(refusal(hvd_driver_hosts_discovered(driver, job.now, hosts, slots, -1)), EndsWith("it is -1"));

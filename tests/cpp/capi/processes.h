@@ -37,7 +37,7 @@ inline int free_port() {
   }
 }
 
-// `variables` come on top of what describes the place.
+// `variables` are added to those of the rank.
 inline void describe_place(int hosts, int ranks_per_host, int rank, int port, const Variables& variables) {
   auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
   set("HOROVOD_RANK", std::to_string(rank));

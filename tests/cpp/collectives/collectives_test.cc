@@ -54,7 +54,7 @@ std::vector<Bytes> tensors_of(DType dtype, int32_t ranks, size_t count, int32_t 
   return all;
 }
 
-// The kernels are tested against scalar code by themselves; here they serve as the reference of who-gets-what.
+// Other tests compare the kernels with scalar code; here they are the reference for the expected data of each rank.
 Bytes reduced(DType dtype, ReduceOp op, const std::vector<Bytes>& tensors, size_t count, double factor = 1.0) {
   Bytes result(count * size_of(dtype));
   std::vector<const std::byte*> sources;

@@ -70,7 +70,7 @@ TEST_P(LostPeer, EveryCollectiveOfAllOthersFails) {
         [&](RankContext context) {
           Bytes data(kBytes), other(kBytes);
           for (int i = 0; i < 3; i++) ASSERT_TRUE(verb.run(context, data, other).ok()) << verb.name;
-          Status status = context.collectives.barrier();  // whoever is through knows that all have come so far
+          Status status = context.collectives.barrier();  // a rank that has passed it knows that all have reached it
           if (context.rank == GetParam().victim) return;
           // Ranks that only send may get through a few more before they notice.
           while (status.ok()) status = verb.run(context, data, other);

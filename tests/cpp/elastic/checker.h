@@ -200,7 +200,7 @@ class Checker {
       is_first_survivor = false;
       last_rank = worker->rank;
     }
-    expect(has_state, "a generation in which nobody has the training state");
+    expect(has_state, "a generation in which no worker has the training state");
   }
 
   void saw(const Say&) {}

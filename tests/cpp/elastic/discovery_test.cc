@@ -31,7 +31,7 @@ TEST(DiscoveryOutput, WrongLinesAreNamedAndSkipped) {
   DiscoveryAnswer answer = parse_discovery("a:x\n-oProxyCommand=evil\nb:2\ntwo words\n[::1\nhost:4:2\n", 1);
   EXPECT_THAT(answer.hosts, ElementsAre(HostSlots{"b", 2}));
   EXPECT_THAT(answer.mistakes,
-              ElementsAre("\"a:x\" has a number of slots that is none", "\"-oProxyCommand=evil\" is not a host name",
+              ElementsAre("\"a:x\" has an invalid number of slots", "\"-oProxyCommand=evil\" is not a host name",
                           "\"two words\" is not a host name", "\"[::1\" has no ]", "and 1 more line"));
 }
 
@@ -91,14 +91,14 @@ TEST_F(Script, FailuresAreSaidOnceAndTheLastAnswerStays) {
   EXPECT_FALSE(run({.code = 1, .output = "b:1\n", .errors = "trace\n  no such service \n\n"}).hosts);
   EXPECT_THAT(
       take_said(),
-      ElementsAre("the host discovery script ended with exit code 1: no such service; the hosts stay as they are"));
+      ElementsAre("the host discovery script ended with exit code 1: no such service; the hosts are unchanged"));
   run({.code = 1, .errors = "other words"});
   run({.signal = 11});
   EXPECT_THAT(take_said(), IsEmpty());
   EXPECT_FALSE(run({.output = "a:1\n"}).hosts);
   EXPECT_THAT(take_said(), ElementsAre("the host discovery script works again after 3 failed runs"));
   run({.signal = 9});
-  EXPECT_THAT(take_said(), ElementsAre("the host discovery script was killed by signal 9; the hosts stay as they are"));
+  EXPECT_THAT(take_said(), ElementsAre("the host discovery script was killed by signal 9; the hosts are unchanged"));
 }
 
 TEST_F(Script, AFirstRunThatFailsIsAnError) {
@@ -113,14 +113,14 @@ TEST_F(Script, ASlowRunIsSaidOnceAndKilledAtItsLimit) {
   EXPECT_EQ(step(), Step::start);
   pass(5);
   EXPECT_EQ(step(), Step::nothing);
-  EXPECT_THAT(take_said(), ElementsAre("the host discovery script takes longer than 5.0 s; it may take 60.0 s"));
+  EXPECT_THAT(take_said(), ElementsAre("the host discovery script has been running for 5.0 s; the limit is 60.0 s"));
   EXPECT_DOUBLE_EQ(until_timer(), 55);
   pass(55);
   EXPECT_EQ(step(), Step::kill);
   EXPECT_EQ(step(), Step::nothing) << "once";
   EXPECT_EQ(discovery_.next_timer(), kNever);
   EXPECT_FALSE(end({.signal = 9}).hosts);
-  EXPECT_THAT(take_said(), ElementsAre("the host discovery script took more than 60.0 s; the hosts stay as they are"));
+  EXPECT_THAT(take_said(), ElementsAre("the host discovery script took more than 60.0 s; the hosts are unchanged"));
   EXPECT_DOUBLE_EQ(until_timer(), 0.25) << "it does not run all the time";
 
   pass(0.25);

@@ -306,8 +306,8 @@ TEST(Ending, WhoDoesNotFinishIsStoppedAndNamed) {
   job.exits(2);
   EXPECT_EQ(job.pass(600), "stop 3");
   EXPECT_EQ(job.killed(3),
-            "fail: not every worker of the last generation ended well: worker 3 (rank 2, host c) has not "
-            "finished 600 s after the first that did, and is stopped, finish 1");
+            "fail: not all workers of the last generation succeeded: worker 3 (rank 2, host c) has not "
+            "finished 600 s after the first worker did, and was stopped, finish 1");
 }
 
 TEST(Ending, StartsNobodyAndStopsNewcomers) {
@@ -336,7 +336,7 @@ TEST(Ending, AFailureBesideASuccessIsTheJobs) {
   job.exits(1);
   job.exits(2, 5);
   EXPECT_EQ(job.exits(3),
-            "fail: not every worker of the last generation ended well: worker 2 (rank 1, host b) ended with "
+            "fail: not all workers of the last generation succeeded: worker 2 (rank 1, host b) ended with "
             "exit code 5, finish 1");
 }
 

@@ -25,7 +25,7 @@ TEST(HostLedger, KeepsTheOrderInWhichHostsCame) {
   EXPECT_EQ(ledger.count_slots(), 5);
   EXPECT_EQ(ledger.list({{"a", 3}, {"c", 0}}), "removed b, removed c");
   EXPECT_EQ(ledger.list({{"b", 1}, {"a", 3}}), "added b:1");
-  EXPECT_EQ(ledger.hosts(), (std::vector<HostSlots>{{"a", 3}, {"b", 1}})) << "who comes back is the youngest";
+  EXPECT_EQ(ledger.hosts(), (std::vector<HostSlots>{{"a", 3}, {"b", 1}})) << "a host that returns is the youngest";
 }
 
 TEST(HostLedger, KnowsSlots) {

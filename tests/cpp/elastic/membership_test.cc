@@ -60,9 +60,9 @@ TEST(Draining, WhoDoesNotLeaveIsStopped) {
 
 TEST(Draining, WorkersAreKeptWhileTheOthersAreTooFew) {
   Job job = three_hosts({.np = 3, .min_np = 3});
-  EXPECT_EQ(job.hosts("a b"), "") << "nobody is disturbed for a generation that cannot form";
+  EXPECT_EQ(job.hosts("a b"), "") << "workers are not interrupted for a generation that cannot form";
   EXPECT_EQ(job.driver.waiting_for(),
-            "3 slots: 2 slots are listed (a:1, b:1); workers that have lost their slots are kept until then");
+            "3 slots: 2 slots are listed (a:1, b:1); keeping workers that have lost their slots until then");
   EXPECT_EQ(job.hosts("a b d"), "start 4 d/0");
   EXPECT_EQ(job.ready({4}), "notify 1 2 3: mixed");
   EXPECT_EQ(job.ready({1, 2, 3}), "generation 2: 1@a 2@b 4@d, leave 3");
@@ -166,8 +166,8 @@ TEST(Leaving, OfAllEndsTheJob) {
 
 TEST(ResetLimit, ZeroForbidsEveryChange) {
   Job job = three_hosts({.np = 3, .min_np = 1, .reset_limit = 0});
-  EXPECT_EQ(job.hosts("a b c d"), "") << "a host that is added harms nobody";
-  EXPECT_THAT(job.said, Contains("the reset limit of 0 is reached: no other worker is started"));
+  EXPECT_EQ(job.hosts("a b c d"), "") << "an additional host does no harm";
+  EXPECT_THAT(job.said, Contains("the reset limit of 0 is reached: starting no more workers"));
   job.killed(3);
   EXPECT_EQ(
       job.ready({1, 2}),

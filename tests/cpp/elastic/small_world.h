@@ -108,7 +108,7 @@ class SmallWorld {
     }
   }
 
-  // Nothing bad happens any more. Everybody who can ask asks, who was told to end ends, time passes.
+  // No more faults. Workers that can ask do so, workers that were told to end do, time passes.
   void calm_down() {
     for (int steps = 0; steps < 2000 && can_go_on(); steps++) {
       std::optional<Move> move = next_calm_move();
@@ -118,8 +118,8 @@ class SmallWorld {
     checker_.expect(!can_go_on(), "it does not come to rest");
   }
 
-  // What must hold when it has calmed down: the job has ended, or a whole generation works and nobody is outside; a
-  // process that hangs may be missing, and then there is a name for what is waited for.
+  // The final state: the job has ended, or a complete generation is running with all workers; a hanging process may be
+  // missing, and then waiting_for() names it.
   std::string check_calm() {
     if (!complaint().empty() || driver_.finished()) return complaint();
     bool hangs = std::any_of(processes_.begin(), processes_.end(), [](const Process& each) { return each.hung; });

@@ -98,7 +98,7 @@ class RandomWorld {
  public:
   explicit RandomWorld(uint32_t seed) : random_(seed), settings_(settings()), world_(settings_, slots()) {}
 
-  // Returns what was wrong.
+  // Returns the violations.
   std::string run(int steps) {
     for (int step = 0; step < steps && world_.can_go_on(); step++) make(choose());
     world_.calm_down();
@@ -140,7 +140,7 @@ class RandomWorld {
     return slots_;
   }
 
-  // Mostly what behaves, so that worlds get far; how much is different in every world.
+  // Mostly normal events, so that worlds make progress; the share differs between worlds.
   Move choose() {
     if (chance(2)) return {Kind::pass, 0, pick(1, 3000)};
     if (Move accusation; chance(5) && find_accusation(accusation)) return accusation;

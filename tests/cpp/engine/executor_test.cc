@@ -12,7 +12,7 @@ Plan plan_of(Request request, int32_t result = -1) {
   return {.tensors = {std::make_shared<const Request>(std::move(request))}, .error_text = "", .result = result};
 }
 
-// One rank: its executor and what it has submitted.
+// One rank: its executor and its submitted operations.
 struct Member {
   OperationTable operations;
   Recorder recorder;

@@ -34,7 +34,7 @@ TEST(GaussianProcess, GoesThroughExactMeasurementsAndBetweenThem) {
 TEST(GaussianProcess, IsLessSureFartherFromItsMeasurements) {
   GaussianProcess process = learn(wave, 8, 0.1);
   EXPECT_GT(process.at(point(2)).deviation, 2 * process.at(point(0.5)).deviation);
-  EXPECT_NEAR(process.at(point(100)).mean, 100, 5);  // knows nothing there but the average
+  EXPECT_NEAR(process.at(point(100)).mean, 100, 5);  // without data there, it returns the average
 }
 
 TEST(GaussianProcess, SmoothsNoiseAway) {

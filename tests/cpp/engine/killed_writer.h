@@ -14,7 +14,7 @@
 namespace hvd {
 
 // Runs work(started) in a child, which calls started() and goes on; so much later it is killed. Call it within
-// ASSERT_NO_FATAL_FAILURE. `started` is false when nobody listens.
+// ASSERT_NO_FATAL_FAILURE. `started` is false if the parent is gone.
 template <class Work>
 void kill_while_working(std::chrono::microseconds later, const Work& work) {
   std::array<int, 2> begun{};

@@ -230,7 +230,7 @@ TEST(Tasks, TheLastOwnerMayOutliveTheSparesOfItsThread) {
   }).join();
 }
 
-// Threads that take the turn, and others that only wait for it: nobody sleeps for ever, and no two have it.
+// Threads that take the turn, and others that only wait for it: none sleeps forever, and no two have it at once.
 TEST(Turns, NobodyMissesAFreeTurn) {
   constexpr int kThreads = 4, kRounds = 2000;
   Turn turn;

@@ -116,7 +116,7 @@ TEST(PolledBackend, TheRanksGoOnAgreeingMeanwhile) {
     ASSERT_TRUE(task.ok());
     for (int round = 0; round < 10; round++) ASSERT_TRUE(test::barrier(engine).ok());
     EXPECT_FALSE((*task)->done.load());
-    EXPECT_TRUE(test::barrier(engine).ok());  // everybody has looked
+    EXPECT_TRUE(test::barrier(engine).ok());  // all ranks have polled
     control.held = false;
     EXPECT_TRUE(engine.wait(*task, kNever));
     EXPECT_EQ(tensor.data[0], 3.f);
@@ -144,7 +144,7 @@ TEST(PolledBackend, AFailureEndsWhatIsUnderWayOnAllRanks) {
     Floats tensor{std::vector<float>(100, 1.f)};
     auto task = test::submit(engine, tensor.allreduce("x"));
     ASSERT_TRUE(task.ok());
-    (void)test::barrier(engine);  // agreed on by now; for who comes late it is broken already
+    (void)test::barrier(engine);  // already agreed; on late ranks it is already broken
     control.broken = true;
     EXPECT_TRUE(engine.wait(*task, Clock::now() + seconds(30)));
     EXPECT_EQ((*task)->status.code(), Code::unknown);

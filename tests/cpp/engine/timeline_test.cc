@@ -33,7 +33,7 @@ class TimelineTest : public testing::Test {
   }
   Json read() const {
     std::ifstream file(path_);
-    return Json::parse(file);  // throws what is wrong with it
+    return Json::parse(file);  // throws if it is invalid
   }
   // The events of a tensor's track, without its metadata.
   Json read_track(const std::string& tensor) const {
@@ -171,7 +171,7 @@ TEST_F(TimelineTest, EventsReachTheFileWhileTheTimelineIsIdle) {
   auto timeline = create();
   timeline->start("tensor", Kind::allreduce, false);
   auto deadline = Clock::now() + 60s;
-  // The reader may meet a write half done, which is no valid file then, but is a moment later.
+  // The reader may see a partial write, which is invalid at that moment only.
   auto is_there = [&] {
     std::ifstream file(path_);
     Json events = Json::parse(file, nullptr, false);

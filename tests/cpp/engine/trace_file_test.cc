@@ -25,7 +25,7 @@ std::string event_of_size(size_t size, int number) {
 
 Json read_json(const std::string& path) {
   std::ifstream file(path);
-  return Json::parse(file);  // throws what is wrong with it
+  return Json::parse(file);  // throws if it is invalid
 }
 
 TEST(TraceFile, IsCompleteAfterEveryFlushWhateverTheSizesOfTheEvents) {

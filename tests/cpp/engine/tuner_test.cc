@@ -48,7 +48,7 @@ struct Job {
     now += seconds(static_cast<double>(kPlanBytes) / (surface(current) * std::exp(error(random))));
     steps++;
     if (auto changed = tuner->record(kPlanBytes, true, now)) {
-      EXPECT_NE(*changed, current);  // a change is told only when it is one
+      EXPECT_NE(*changed, current);  // only real changes are reported
       current = *changed;
       tried.push_back(current);
     }
@@ -196,7 +196,7 @@ TEST(Tuner, AStepMayHaveManyPlans) {
   auto tuner = Tuner::create({.warmup_samples = 0, .steps_per_sample = 2, .max_samples = 1, .log_path = path});
   ASSERT_TRUE(tuner.ok());
   TimePoint now{};
-  // A step is three plans of 100 bytes, a second each, and the first of them is the one that tells of a new step.
+  // A step is three plans of 100 bytes, a second each; the first of them marks a new step.
   for (int plan = 0; !(*tuner)->done(); plan++) {
     ASSERT_LT(plan, 10);
     now += seconds(1);

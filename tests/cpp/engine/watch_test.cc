@@ -78,7 +78,7 @@ TEST(Watch, LinksAreKeptGoingThoughNobodyDrives) {
   auto links = HostLinks::create(*transports[0], nullptr, std::move(children));
   ASSERT_TRUE(links.ok());
   Watch watch(*transports[0], links->get(), kShort);
-  // It hears the leader, and the leader hears it, for much longer than the silence that is allowed.
+  // It and the leader exchange messages for much longer than the silence limit.
   TimePoint end = Clock::now() + 3 * kShort.silence;
   transports[0]->waiter().enter();
   while (Clock::now() < end) {

@@ -59,7 +59,7 @@ TEST(AgentLink, SilenceIsTheEnd) {
   Ends ends = make_ends();
   TimePoint began = Clock::now();
   ends.here->set_silence(100ms, 20ms);
-  EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("no sign of life for 0.1 s"));
+  EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("silent for 0.1 s"));
   EXPECT_GE(Clock::now() - began, 100ms);
   EXPECT_FALSE(ends.here->receive().ok());
 }
@@ -67,9 +67,9 @@ TEST(AgentLink, SilenceIsTheEnd) {
 TEST(AgentLink, WhoStoodStillItselfDoesNotCallTheOtherSilent) {
   Ends ends = make_ends();
   ends.here->set_silence(100ms, 20ms);
-  std::this_thread::sleep_for(200ms);  // nobody looks
+  std::this_thread::sleep_for(200ms);  // no side reads
   EXPECT_TRUE(ends.here->receive().ok());
-  EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("no sign of life"));
+  EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("silent for"));
 }
 
 TEST(AgentLink, BeatsKeepItAlive) {
@@ -101,7 +101,7 @@ TEST(AgentLink, BytesThatAreNoMessageEndIt) {
   Ends ends = make_ends();
   const char junk[] = {2, 0, 0, 0, 99, 1};
   ASSERT_EQ(::send(ends.raw, junk, sizeof junk, 0), static_cast<ssize_t>(sizeof junk));
-  EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("does not know"));
+  EXPECT_THAT(std::string(next(*ends.here).status().message()), HasSubstr("unknown kind"));
 }
 
 }  // namespace

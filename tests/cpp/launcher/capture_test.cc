@@ -1,4 +1,4 @@
-// Real programs that misbehave while somebody waits for what they say.
+// Real programs that misbehave while their output is captured.
 #include "launcher/processes/capture.h"
 
 #include <gtest/gtest.h>

@@ -84,7 +84,7 @@ TEST_F(CrewTest, ReportsOutputAndEndings) {
   EXPECT_EQ(events_.err[0], "err\n");
   EXPECT_EQ(events_.ended[3].ending.code(), 3);
   EXPECT_FALSE(events_.ended[3].was_stopped);
-  EXPECT_EQ(events_.empty, 0);  // nobody asked
+  EXPECT_EQ(events_.empty, 0);  // not requested
   crew_.stop();
   drive([&] { return events_.empty == 1; });
 }

@@ -64,7 +64,7 @@ inline std::vector<HostExam> healthy_hosts(int count) {
   return hosts;
 }
 
-// One that nobody has reached.
+// A host that could not be contacted.
 inline HostExam lost_host() {
   return {.name = "gone",
           .slots = 1,

@@ -125,7 +125,7 @@ TEST(DoctorFindings, WhatIsMissingOfAnInstallation) {
                                      "/usr/bin/python3 -m pip install horovod==1.0.0"),
                           is_finding(Severity::fail, "versions", {"3"},
                                      "/lib/libhorovod.so cannot be used: no such file", "install"),
-                          is_finding(Severity::warn, "versions", {"4"}, "did not say which version", "--version")));
+                          is_finding(Severity::warn, "versions", {"4"}, "did not print its version", "--version")));
 }
 
 TEST(DoctorFindings, ProgramAndPackageShouldBeOfOneEnvironment) {
@@ -273,7 +273,7 @@ TEST(DoctorFindings, CoresByQuotaAndSlots) {
   hosts[2].slots = 9;
   EXPECT_THAT(problems(hosts),
               ElementsAre(is_finding(Severity::warn, "cpus", {"1"},
-                                     "8 cores, but its control group allows the time of 1.5", "OMP_NUM_THREADS"),
+                                     "8 cores, but its control group allows 1.5 cores of CPU time", "OMP_NUM_THREADS"),
                           is_finding(Severity::warn, "cpus", {"3"}, "9 slots on 8 cores", "as many slots")));
 }
 
@@ -302,11 +302,11 @@ TEST(DoctorFindings, TheSlowestRankCounts) {
 
 TEST(DoctorFindings, AnAllreduceThatFailsOrIsNotTried) {
   auto hosts = healthy_hosts(3);
-  hosts[0].facts->allreduce = Trial{.error = "the sum of 3 ones came out as 2"};
+  hosts[0].facts->allreduce = Trial{.error = "the sum of 3 ones is 2"};
   hosts[1].facts->allreduce = Trial{.error = "1 cannot reach 2", .was_skipped = true};
   hosts[2].facts->allreduce.reset();
   EXPECT_THAT(problems(hosts),
-              ElementsAre(is_finding(Severity::fail, "allreduce", {"1"}, "came out as 2", "training"),
+              ElementsAre(is_finding(Severity::fail, "allreduce", {"1"}, "ones is 2", "training"),
                           is_finding(Severity::warn, "allreduce", {"2"}, "not tried: 1 cannot reach 2", "first"),
                           is_finding(Severity::fail, "allreduce", {"3"}, "the probe ended before it", "again")));
 }

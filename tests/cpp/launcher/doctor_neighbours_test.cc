@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = std::chrono::seconds(20);  // for what works
+constexpr Duration kPatience = std::chrono::seconds(20);  // for working connections
 
 TimePoint soon() { return Clock::now() + kPatience; }
 

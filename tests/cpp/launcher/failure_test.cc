@@ -123,7 +123,7 @@ TEST(Failure, KnownCausesHaveHints) {
   killed.ended.out_of_memory = true;
   EXPECT_THAT(hint_for(killed, {}), HasSubstr("memory ran out"));
   EXPECT_THAT(hint_for(failed(Kind::exit, 0), {"x", "ModuleNotFoundError: No module named 'torch'", "y"}),
-              HasSubstr("does not find the module torch"));
+              HasSubstr("cannot find the module torch"));
   EXPECT_THAT(hint_for(failed(Kind::exit, 0, 127), {}), HasSubstr("not found"));
   EXPECT_EQ(hint_for(failed(Kind::exit, 0, 1), {"ValueError: no"}), "");
   Failure missing = failed(Kind::not_started, 0);

@@ -136,7 +136,7 @@ TEST(MpirunCommand, Interfaces) {
   EXPECT_THAT(line(kOpen4, job),
               HasSubstr("--mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 "));
   EXPECT_THAT(line(kOpen5, job), HasSubstr("--mca btl_tcp_if_include 10.77.0.0/24 --allow-run-as-root "));
-  EXPECT_THAT(mpirun_command(kMpich, "mpirun", job).warnings, ElementsAre("this mpirun uses one interface, eth0"));
+  EXPECT_THAT(mpirun_command(kMpich, "mpirun", job).warnings, ElementsAre("this mpirun supports only one interface: eth0"));
 }
 
 TEST(MpirunCommand, InterfacesThatOtherHostsNameDifferentlyBecomeNetworks) {
@@ -175,7 +175,7 @@ TEST(MpirunCommand, Output) {
   EXPECT_THAT(line(kMpich, job),
               HasSubstr(" -outfile-pattern /out/rank.%r/stdout -errfile-pattern /out/rank.%r/stderr "));
   EXPECT_THAT(mpirun_command(kMpich, "mpirun", job).warnings,
-              ElementsAre("this mpirun does not print the time before lines"));
+              ElementsAre("this mpirun cannot prefix lines with the time"));
 }
 
 TEST(MpirunCommand, ManyHostsAreReachedByMpirunItself) {

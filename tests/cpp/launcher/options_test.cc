@@ -140,7 +140,7 @@ TEST(ParseOptions, DoctorNeedsHostsAndNoCommand) {
   EXPECT_EQ(parse({"--doctor"}).hosts, (std::vector<Host>{{"localhost", 1, ""}}));
 }
 
-// Whatever is typed, the answer is options or one sentence; and what precedes it decides about a word.
+// For any input, the result is options or a one-sentence error; earlier words determine how a word is parsed.
 TEST(ParseOptions, RandomWordsAreAnsweredInOneLine) {
   std::vector<std::string> words{"-np", "2", "-H",  "a:1", "--",   "true",  "-",
                                  "",    "=", "--=", "-=x", "-np=", "--no-", "x=y"};

@@ -63,7 +63,7 @@ TEST_F(SignalsTest, AllEndedChildrenAreReaped) {
   EXPECT_EQ(reaped, ended);
 }
 
-// An event loop asks for the one, then for the other: what comes in between has to end its next wait.
+// An event loop polls one, then the other: an event in between must end its next wait.
 TEST_F(SignalsTest, AStopThatComesBeforeReapingEndsTheNextWait) {
   EXPECT_TRUE(signals_.take_stop_signals().empty());
   ::raise(SIGTERM);

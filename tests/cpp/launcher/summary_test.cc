@@ -48,7 +48,7 @@ TEST(Summary, OfAnElasticJobBeginsWithTheReasonAndNamesTheCause) {
                 .began = kStart};
   EXPECT_EQ(summary_of(job),
             "horovodrun: the reset limit of 0 is reached\n"
-            "The last that went wrong: rank 1 on b failed: pid 4711, exit code 3, 2.0 s after the start\n"
+            "The last failure: rank 1 on b failed: pid 4711, exit code 3, 2.0 s after the start\n"
             "After that: ranks 0, 2 lost it.\n"
             "The last lines of its stderr:\n    first\n");
 }
@@ -78,7 +78,7 @@ TEST(Summary, WhatCouldNotBeStartedOnOneHostIsToldInOneLine) {
   EXPECT_THAT(summary_of(job), HasSubstr("rank 0 on b was not started: cannot run /no/such"));
   job.hosts = 1;
   job.reason = "every worker failed";
-  EXPECT_THAT(summary_of(job), HasSubstr("The last that went wrong: rank 0 on b was not started"));
+  EXPECT_THAT(summary_of(job), HasSubstr("The last failure: rank 0 on b was not started"));
 }
 
 TEST(Summary, OfAHostSaysNothingAboutItsOutput) {

@@ -94,8 +94,8 @@ TEST(Scheduler, OpenMpiOnSeveralHostsMustBeToldWhereToMeet) {
 }
 
 TEST(Scheduler, RanksThatAreNotConsecutiveOnTheirHostsAreRefused) {
-  EXPECT_THAT(error_of(open_mpi(1, 4, 0, 2)), HasSubstr("map ranks by slot"));  // by node
-  EXPECT_THAT(error_of(open_mpi(1, 3, 1, 2)), HasSubstr("as many on each"));    // 2 and 1
+  EXPECT_THAT(error_of(open_mpi(1, 4, 0, 2)), HasSubstr("map ranks by slot"));   // by node
+  EXPECT_THAT(error_of(open_mpi(1, 3, 1, 2)), HasSubstr("the same number on"));  // 2 and 1
 }
 
 TEST(Scheduler, HalfOfAPairIsAnError) {
@@ -182,10 +182,11 @@ TEST(Scheduler, MpiIsExpectedWhereALauncherOfMpiStartedTheRanks) {
   EXPECT_EQ(expected(open_mpi(1, 4, 1, 4)), MpiLaunch::one_host);
   EXPECT_EQ(expected(open_mpi(0, 1, 0, 1)), MpiLaunch::one_host);
   EXPECT_EQ(expected(open_mpi(1, 4, 1, 2)), MpiLaunch::several_hosts);
-  EXPECT_EQ(expected(open_mpi(3, 4, 0, 1)), MpiLaunch::several_hosts);  // 3 + 1 ranks: MPI knows which is where
+  EXPECT_EQ(expected(open_mpi(3, 4, 0, 1)), MpiLaunch::several_hosts);  // 3 + 1 ranks: only MPI has the placement
   EXPECT_EQ(expected(pmi(1, 4, 1, 4)), MpiLaunch::one_host);
   EXPECT_EQ(expected(pmi(1, 4, 1, 2)), MpiLaunch::several_hosts);
-  EXPECT_EQ(expected({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}}), MpiLaunch::several_hosts);  // or not: MPI knows
+  // or one host: only MPI has the placement
+  EXPECT_EQ(expected({{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}}), MpiLaunch::several_hosts);
   EXPECT_EQ(expected({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "x"}}), MpiLaunch::several_hosts);
 }
 
@@ -211,7 +212,7 @@ TEST(Scheduler, OtherVariablesDecideAgainstMpi) {
       EXPECT_NE(expected(with(mpi, {{name, ""}})), MpiLaunch::none) << name;
     }
   }
-  // The ranks compare what they have, also when one of them was told to do without MPI.
+  // The ranks compare their settings, even if one of them was started without MPI.
   EXPECT_EQ(config_of(with(open_mpi(1, 4, 1, 4), {{"HOROVOD_CONTROLLER", "gloo"}})).mpi_launch, MpiLaunch::one_host);
   EXPECT_EQ(config_of(with(open_mpi(1, 4, 1, 4), {{"HOROVOD_CONTROLLER", "mpi"}})).mpi_launch, MpiLaunch::none);
 }

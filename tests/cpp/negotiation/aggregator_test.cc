@@ -1,4 +1,4 @@
-// What a node says to the node above. What comes of it is tested by all suites that run in every tree.
+// The messages of a node to the node above. All suites that run in every tree test the results.
 #include "negotiation/aggregator.h"
 
 #include "negotiation/rank_set.h"
@@ -21,12 +21,12 @@ class Below {
     for (int i = 0; i < 5; i++) ranks.push_back(std::make_unique<Negotiator>(5));
   }
 
-  // The rank announces it, and the nodes hear of it at once.
+  // The rank announces it, and the nodes receive that at once.
   void submit(int32_t rank, const Request& request) {
     ranks[static_cast<size_t>(rank)]->announce(request);
     hear(rank);
   }
-  // What the node says now, one text per item.
+  // The node's messages now, one text per item.
   std::vector<std::string> said() {
     Bytes message;
     if (lower_.flush(now, message)) expect_ok(node.receive(Rank{3}, message, now));
@@ -42,7 +42,7 @@ class Below {
     EXPECT_TRUE(in.ok());
     return texts;
   }
-  // Only the nodes hear of it.
+  // Only the nodes receive it.
   void submit_to_node(int32_t rank, const Request& request) {
     ranks[static_cast<size_t>(rank)]->announce(request);
     hear(rank, false);
@@ -69,7 +69,7 @@ class Below {
   TimePoint now = TimePoint{} + std::chrono::hours(1);
   std::vector<std::unique_ptr<Negotiator>> ranks;
   Aggregator node;
-  Bytes bytes;  // of what was said last
+  Bytes bytes;  // of the last message
 
  private:
   static void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }

@@ -76,7 +76,7 @@ TEST_P(Join, ReturnsTheRankThatJoinedLastAndStartsOver) {
     EXPECT_EQ(plans[0].first().kind, Kind::join);
     EXPECT_EQ(plans[0].result, order.back());
     world.submit(0, allreduce("a"));
-    EXPECT_TRUE(world.decide().empty()) << "nobody has joined any more";
+    EXPECT_TRUE(world.decide().empty()) << "no rank is joined any more";
     world.submit(1, allreduce("a"));
     world.submit(2, allreduce("a"));
     EXPECT_EQ(names_of(world.plans()), (Names{{"a"}}));

@@ -146,7 +146,7 @@ TEST_P(Violation, ReducescatterKnowsSumAndAverageOnly) {
     request.reduce_op = op;
     Plan plan = world.run(request);
     EXPECT_EQ(plan.error, Code::aborted);
-    EXPECT_THAT(plan.error_text, HasSubstr("reducescatter supports sum and average only"));
+    EXPECT_THAT(plan.error_text, HasSubstr("reducescatter supports only sum and average"));
   }
   request.reduce_op = ReduceOp::average;
   EXPECT_EQ(world.run(request).error, Code::ok);

@@ -81,7 +81,7 @@ class Schedule {
     int32_t leader = 0;
   };
 
-  // Hears what was carried, on behalf of a rank.
+  // Records what was carried, for a rank.
   struct Ear final : CarriedListener {
     Ear(Schedule& owner, int32_t index) : schedule(owner), rank(index) {}
     void on_carried(const Request& request, ByteView theirs) override {
@@ -97,7 +97,7 @@ class Schedule {
     std::map<Key, Job> pending;
     std::map<Key, uint8_t> uses;  // of each name
     bool joined = false;
-    std::set<int32_t> removed;  // process sets that it knows to be gone
+    std::set<int32_t> removed;  // process sets that it has seen removed
     std::vector<std::string> log;
   };
 

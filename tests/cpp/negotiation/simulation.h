@@ -1,5 +1,5 @@
 // A world in one thread: a negotiation tree and one negotiator per rank, with time and delivery in the test's hands.
-// The cases of an InEveryTree suite run in trees of all shapes, and cannot tell.
+// The cases of an InEveryTree suite run in trees of all shapes, and do not depend on the shape.
 #pragma once
 
 #include <fmt/core.h>

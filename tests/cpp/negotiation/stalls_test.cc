@@ -211,7 +211,7 @@ TEST_P(Timeout, RequestThatCrossesTheErrorIsFailedByItAlone) {
   EXPECT_EQ(world.plans().at(0).error, Code::unknown);
   world.ranks[2]->announce(allreduce("a"));  // again, knowing the error
   ASSERT_TRUE(world.flush(2).ok());
-  EXPECT_TRUE(world.decide().empty()) << "nobody waits for another answer";
+  EXPECT_TRUE(world.decide().empty()) << "no rank waits for another answer";
   for (int32_t rank : {0, 1}) world.submit(rank, allreduce("a"));
   EXPECT_EQ(world.plans().at(0).error, Code::unknown) << "rank 1 comes late";
   for (int32_t rank : {0, 1, 2}) world.submit(rank, allreduce("a"));

@@ -86,7 +86,7 @@ class Tree {
 
   bool is_flat() const { return nodes_.size() == 1; }
 
-  // A message of the rank, and what follows from it on the way to the root.
+  // A message of the rank, and the resulting messages up to the root.
   Status up(int32_t rank, ByteView message, TimePoint now) {
     return up_to(host_of_[static_cast<size_t>(rank)], rank, message, now);
   }

@@ -20,7 +20,7 @@ namespace hvd::test {
 
 using namespace std::chrono_literals;
 
-inline constexpr Duration kLong = 60s;  // what only a hanging test reaches
+inline constexpr Duration kLong = 60s;  // only a hanging test reaches this
 
 inline Credentials make_credentials(bool tls) {
   Credentials credentials{.key = Key::random().value()};
@@ -54,7 +54,7 @@ inline std::unique_ptr<Acceptor> make_acceptor(const Credentials& credentials, i
   return std::move(*acceptor);
 }
 
-// A connected socket of somebody who does not follow the protocol.
+// A connected socket of a process that does not follow the protocol.
 inline UniqueFd connect_raw(const Acceptor& acceptor) {
   const SocketAddress& address = acceptor.endpoints()[0].address;
   UniqueFd socket(::socket(address.ip.is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -19,7 +19,7 @@ std::string text(const Result<std::unique_ptr<Stream>>& result) { return std::st
 
 Endpoint endpoint(std::string_view address) { return {.address = parse_socket_address(address).value()}; }
 
-// A port on which nobody listens: bound, so that nobody else gets it.
+// A port without a listener: bound, so that no other process gets it.
 struct DeadPort {
   UniqueFd socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   Endpoint endpoint;
@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(All, ConnectionsTest, testing::Bool(),
 TEST(Connections, ARecordedHandshakeIsRefused) {
   Credentials credentials = make_credentials(false);
   auto acceptor = make_acceptor(credentials);
-  // Somebody in the middle writes down what a real caller says.
+  // A process in the middle records the messages of a real caller.
   Nonce nonce = *random_nonce();
   Handshake caller = Handshake::caller(credentials.key, identity_of(1, 0), nonce);
   std::string recorded;
@@ -314,7 +314,7 @@ TEST(Connections, StrangersAreLoggedOnceInAWhile) {
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
   EXPECT_THAT(log, HasSubstr("dropped a connection from 127.0.0.1:"));
   EXPECT_THAT(log, HasSubstr("it speaks HTTP"));
-  EXPECT_THAT(log, HasSubstr("(and 4 others since the last such line)"));
+  EXPECT_THAT(log, HasSubstr("(and 4 others since the last such message)"));
 }
 
 TEST(Credentials, ComeFromTheEnvironment) {

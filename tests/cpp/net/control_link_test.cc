@@ -148,7 +148,7 @@ TEST(ControlLink, ASilentPeerIsLost) {
   EXPECT_EQ(links.a->next_deadline(), kNever);
   EXPECT_EQ(links.a->next_beat(), kNever);
   EXPECT_FALSE(links.a->progress(now).ok());
-  // A peer that still hears us, though we do not hear it, is told why we leave.
+  // A peer that still receives from us, although we do not receive from it, gets the reason why we leave.
   EXPECT_TRUE(links.b->progress(kStart).ok());
   EXPECT_EQ(links.b->failure().message(), status.message());
 }
@@ -213,7 +213,7 @@ TEST(ControlLink, FramesThatNoLinkSendsEndIt) {
     ASSERT_EQ(::send(links.raw.get(), bytes.data(), bytes.size(), 0), 5);
     Status status = links.a->progress(kStart);
     EXPECT_EQ(status.code(), Code::peer_lost);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("what no rank sends"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("it sent invalid data"));
   }
 }
 

@@ -22,7 +22,7 @@ Handshake called(const Key& key = kKey, const Welcome& welcome = kWelcome, uint8
   return Handshake::called(key, welcome, *random_nonce(), version);
 }
 
-// Hands over in pieces of at most `piece` bytes; what arrived.
+// Transfers pieces of at most `piece` bytes; returns the bytes that arrived.
 Bytes deliver(Handshake& from, Handshake& to, size_t piece) {
   Bytes all;
   while (!from.outgoing().empty()) {
@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Stranger{std::string("hvd\xa7\x01\x03\x20\x00", 8), "out of turn"},
                     Stranger{std::string("hvd\xa7\x01\x09\x01\x00", 8), "out of turn"},
                     Stranger{std::string("hvd\xa7\x01\x01\x34\x00", 8), "out of turn"},
-                    Stranger{std::string("hvd\xa7\x01\x01\x35\x00", 8) + std::string(53, '\x7f'), "makes no sense"}));
+                    Stranger{std::string("hvd\xa7\x01\x01\x35\x00", 8) + std::string(53, '\x7f'), "is malformed"}));
 
 }  // namespace
 }  // namespace hvd

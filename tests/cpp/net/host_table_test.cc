@@ -75,7 +75,7 @@ TEST(HostTable, HostsAreSortedAndMayDiffer) {
 TEST(HostTable, ContradictionsAreNamed) {
   auto hosts = make_hosts();
   hosts[1].world_size = 4;
-  EXPECT_THAT(verdict(hosts), HasSubstr("hosta was told of 3 ranks on 2 hosts"));
+  EXPECT_THAT(verdict(hosts), HasSubstr("hosta was started with 3 ranks on 2 hosts"));
   EXPECT_THAT(verdict(hosts), HasSubstr("hostb of 4 ranks on 2 hosts"));
   hosts = make_hosts();
   hosts[1].ranks[0].rank = 1;
@@ -85,7 +85,7 @@ TEST(HostTable, ContradictionsAreNamed) {
   EXPECT_THAT(verdict(hosts), HasSubstr("rank 3 (hostb, pid 200) is outside the world of 3 ranks"));
   hosts = make_hosts();
   hosts[0].ranks.pop_back();
-  EXPECT_THAT(verdict(hosts), HasSubstr("the 2 hosts (hosta, hostb) together have no rank 1 of 3"));
+  EXPECT_THAT(verdict(hosts), HasSubstr("none of the 2 hosts (hosta, hostb) has rank 1 of 3"));
 }
 
 std::vector<bool> crowded(std::vector<HostRecord> hosts) {
@@ -103,7 +103,7 @@ TEST(HostTable, HostsOfOneMachineShareItsCores) {
   EXPECT_EQ(crowded(hosts), (std::vector{false, false}));
   hosts[1].machine = hosts[0].machine = "one";
   EXPECT_EQ(crowded(hosts), (std::vector{true, true}));
-  hosts[1].ranks[0].cores = {0b100};  // a container with a core of its own
+  hosts[1].ranks[0].cores = {0b100};  // a container with its own core
   EXPECT_EQ(crowded(hosts), (std::vector{false, false}));
 }
 
@@ -126,7 +126,7 @@ TEST(HostTable, HostsThatWouldExchangeDataDifferentlyAreNamed) {
   EXPECT_THAT(std::string(status.message()), Not(HasSubstr("HOROVOD_THAT")));
   hosts[1].knobs = hosts[0].knobs;
   ASSERT_TRUE(agree(hosts).ok());
-  EXPECT_TRUE(hosts[0].knobs.empty());  // what is agreed on needs not go to everybody
+  EXPECT_TRUE(hosts[0].knobs.empty());  // knobs that agree are not sent to all ranks
 }
 
 TEST(HostTable, TheMachineIsTheSameForAllItsProcesses) {

@@ -132,7 +132,7 @@ TEST_P(StreamTest, WhatIsBufferedIsToldAndCanBeRead) {
   write_all(*pair.a, data);
   ASSERT_TRUE(wait_any({pair.b->descriptor()}));
   Bytes first = read_exactly(*pair.b, 1);
-  // Either the kernel has the rest, or the stream says that it has.
+  // Either the kernel has the rest, or the stream reports that it has.
   pollfd one{.fd = pair.b->descriptor(), .events = POLLIN, .revents = 0};
   EXPECT_TRUE(pair.b->has_buffered() || ::poll(&one, 1, 0) == 1);
   Bytes rest = read_exactly(*pair.b, 999);

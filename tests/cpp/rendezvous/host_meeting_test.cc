@@ -44,7 +44,7 @@ Result<HostGroup> meet(const World& world, Duration timeout) {
   return std::move(met->group);
 }
 
-// Every test meets under a name of its own.
+// Every test uses its own name.
 std::string job_name() {
   return std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + std::to_string(::getpid());
 }
@@ -84,14 +84,14 @@ TEST(HostMeeting, WhoNeverCameIsNamedOnAllThatDid) {
   run_processes(2, [&](int32_t rank) {
     auto group = meet(world_of(rank, 4, job), 3s);  // the other one comes in this time
     ASSERT_FALSE(group.ok());
-    EXPECT_THAT(std::string(group.status().message()), HasSubstr("never came: 2, 3"));
+    EXPECT_THAT(std::string(group.status().message()), HasSubstr("never connected: 2, 3"));
   });
 }
 
 TEST(HostMeeting, WithoutRankZeroTheOthersSaySo) {
   auto group = meet(world_of(1, 2, job_name()), 100ms);
   ASSERT_FALSE(group.ok());
-  EXPECT_THAT(std::string(group.status().message()), HasSubstr("never met rank 0"));
+  EXPECT_THAT(std::string(group.status().message()), HasSubstr("never reached rank 0"));
 }
 
 TEST(HostMeeting, TwoProcessesWithOneRankAreRefused) {
@@ -168,7 +168,7 @@ TEST(HostMeeting, KnobsThatDifferAreNamedOnEveryRank) {
     std::vector<SharedKnob> knobs{{"HOROVOD_SAME", "7"}, {"HOROVOD_SHM_CHUNKS", rank == 1 ? "8" : "16"}};
     auto met = meet_with(world_of(rank, 3, job), {.knobs = knobs}, 20s);
     ASSERT_FALSE(met.ok());
-    EXPECT_EQ(met.status().code(), Code::invalid_argument);  // trying again is no use
+    EXPECT_EQ(met.status().code(), Code::invalid_argument);  // a retry is useless
     EXPECT_THAT(std::string(met.status().message()),
                 HasSubstr("but HOROVOD_SHM_CHUNKS is 16 on ranks 0, 2, 8 on rank 1; set the same value"));
   });
@@ -195,7 +195,7 @@ void listen_under(const UniqueFd& socket, const std::string& name) {
   ASSERT_EQ(::listen(socket.get(), 8), 0);
 }
 
-// Connects as soon as somebody listens.
+// Connects as soon as there is a listener.
 UniqueFd connect_under(const std::string& name) {
   socklen_t length = 0;
   sockaddr_un address = abstract_address(name, length);
@@ -301,7 +301,7 @@ TEST(HostMeeting, AFalseLeaderIsGivenNothing) {
   });
   auto met = meet_with(world, {}, 2s, with_key('a'));
   ASSERT_FALSE(met.ok());
-  EXPECT_THAT(std::string(met.status().message()), HasSubstr("never met rank 0"));
+  EXPECT_THAT(std::string(met.status().message()), HasSubstr("never reached rank 0"));
 }
 
 TEST(HostMeeting, WithoutAKeyAnotherUserCannotPreventTheMeeting) {

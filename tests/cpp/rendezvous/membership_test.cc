@@ -21,7 +21,7 @@ using testing::HasSubstr;
 
 constexpr int32_t kWorker = 7;
 
-TimePoint soon() { return Clock::now() + 60s; }  // what only a hanging test reaches
+TimePoint soon() { return Clock::now() + 60s; }  // only a hanging test reaches this
 std::string text(const Status& status) { return std::string(status.message()); }
 
 Place place_in(uint64_t generation, int32_t rank = 1, int32_t size = 3) {
@@ -82,7 +82,7 @@ class MembershipTest : public testing::TestWithParam<bool> {
     arrived_.wait(lock, [&] { return line_ != nullptr; });
   }
 
-  // What next_place() comes to, asked by a thread of its own.
+  // The result of next_place(), called by a separate thread.
   std::jthread ask(std::optional<Result<Place>>& answer, TimePoint deadline = soon()) {
     return std::jthread([this, &answer, deadline] { answer.emplace(member_->next_place("because", 2, deadline)); });
   }
@@ -238,7 +238,7 @@ TEST(ElasticMessages, LongReasonsAreCutOff) {
   EXPECT_EQ(std::get<Dismissal>(*decode_elastic_message(bytes)).reason.size(), kLongestElasticReason);
 }
 
-// Neither the leader, who waits for another rank, nor one who looks for the leader stays longer.
+// Neither the leader, which waits for another rank, nor a rank that looks for the leader stays longer.
 TEST(InterruptedMeeting, EndsAtOnce) {
   for (int32_t rank : {0, 1}) {
     UniqueFd bell = std::move(*create_bell()), memory;

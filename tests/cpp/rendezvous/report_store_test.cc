@@ -1,4 +1,4 @@
-// What ranks tell a launcher that did not start them, over a real store.
+// Reports of ranks to a launcher that did not start them, over a real store.
 #include "rendezvous/report_store.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TimePoint soon() { return Clock::now() + 60s; }  // what only a hanging test reaches
+TimePoint soon() { return Clock::now() + 60s; }  // only a hanging test reaches this
 
 class ReportStoreTest : public testing::TestWithParam<bool> {
  protected:

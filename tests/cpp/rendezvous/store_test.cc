@@ -20,7 +20,7 @@ using testing::HasSubstr;
 ByteView view(std::string_view text) { return std::as_bytes(std::span(text)); }
 std::string text(ByteView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 std::string text(const Status& status) { return std::string(status.message()); }
-TimePoint soon() { return Clock::now() + 60s; }  // what only a hanging test reaches
+TimePoint soon() { return Clock::now() + 60s; }  // only a hanging test reaches this
 TimePoint passed() { return Clock::now(); }
 
 size_t count_descriptors() {
@@ -81,7 +81,7 @@ TEST_P(StoreTest, ADeadlineEndsTheWaitAndTheClientGoesOn) {
   auto none = a->get("never", passed());
   EXPECT_EQ(none.status().code(), Code::timed_out);
   EXPECT_THAT(text(none.status()), HasSubstr("'never'"));
-  // Answers to what was given up must not be taken for answers to what follows.
+  // Answers to abandoned requests must not be taken for answers to later ones.
   ASSERT_TRUE(a->set("never", view("1"), soon()).ok());
   ASSERT_TRUE(a->set("x", view("2"), soon()).ok());
   EXPECT_EQ(text(a->get("x", soon()).value()), "2");

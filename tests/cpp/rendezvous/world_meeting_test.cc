@@ -24,7 +24,7 @@ using testing::HasSubstr;
 
 constexpr double kTimeToCome = 5;  // seconds, for all that are there, in tests that wait for one that is not
 
-// How one process is placed; a test changes what it wants to be wrong.
+// The placement of one process; tests change single values to wrong ones.
 Config make_config(const std::vector<int32_t>& ranks_per_host, int32_t rank, uint16_t port, const std::string& key) {
   Config config;
   int32_t host = 0, local = rank;
@@ -185,7 +185,7 @@ TEST_F(WorldMeeting, AMissingHostIsNamedOnAllRanks) {
     auto group = form(config);
     ASSERT_FALSE(group.ok());
     EXPECT_THAT(std::string(group.status().message()),
-                HasSubstr("of 4 ranks on 3 hosts, these never came: 3; there were hosta, hostb"));
+                HasSubstr("of 4 ranks on 3 hosts, these never connected: 3; there were hosta, hostb"));
   });
 }
 
@@ -194,7 +194,7 @@ TEST_F(WorldMeeting, AMissingRootIsNamedOnAllRanks) {
     config.start_timeout = kTimeToCome;
     auto group = form(config);
     ASSERT_FALSE(group.ok());
-    EXPECT_THAT(std::string(group.status().message()), HasSubstr("these never came: 0; there were hostb"));
+    EXPECT_THAT(std::string(group.status().message()), HasSubstr("these never connected: 0; there were hostb"));
   });
 }
 
@@ -204,7 +204,7 @@ TEST_F(WorldMeeting, ARankMissingOnAnotherHostIsNamedOnAllRanks) {
     auto group = form(config);
     ASSERT_FALSE(group.ok());
     EXPECT_THAT(std::string(group.status().message()),
-                HasSubstr("of 3 ranks on hostb, these local ranks never came: 2"));
+                HasSubstr("of 3 ranks on hostb, these local ranks never connected: 2"));
   });
 }
 
@@ -215,7 +215,7 @@ TEST_F(WorldMeeting, AnotherKeyIsRefused) {
     auto group = form(config);
     ASSERT_FALSE(group.ok());
     EXPECT_THAT(std::string(group.status().message()),
-                config.rank == 0 ? HasSubstr("these never came: 1") : HasSubstr("cannot reach the rendezvous"));
+                config.rank == 0 ? HasSubstr("these never connected: 1") : HasSubstr("cannot reach the rendezvous"));
     EXPECT_EQ(group.status().message().find(config.secret_key), std::string::npos);
   });
 }
@@ -225,7 +225,7 @@ TEST_F(WorldMeeting, DisagreementAboutTheWorldIsNamedOnAllRanks) {
     if (config.rank == 2) config.size = 4;
     auto group = form(config);
     ASSERT_FALSE(group.ok());
-    EXPECT_THAT(std::string(group.status().message()), HasSubstr("hosta was told of 3 ranks on 2 hosts"));
+    EXPECT_THAT(std::string(group.status().message()), HasSubstr("hosta was started with 3 ranks on 2 hosts"));
   });
 }
 

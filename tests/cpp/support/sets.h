@@ -29,7 +29,7 @@ inline std::vector<int32_t> hosts_of(const std::vector<int32_t>& ranks_per_host)
   return host_of;
 }
 
-// `body` runs on the members. `stay`: nobody leaves before all are done, so that leaving is no failure.
+// `body` runs on the members. `stay`: no rank leaves before all are done, so that leaving is not a failure.
 inline void run_set(const SetOfHosts& set, const std::function<void(RankContext)>& body, bool stay = true) {
   std::vector<int32_t> host_of = hosts_of(set.hosts), members = set.members;
   if (members.empty()) {

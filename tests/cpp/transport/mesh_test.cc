@@ -83,7 +83,7 @@ TEST_P(MeshTest, BytesOfAPairArriveInOrderWhateverTheSizes) {
   });
 }
 
-// Both send more than the connections hold before they receive anything: nobody may wait for the other to read first.
+// Both send more than the connections hold before they receive anything: neither may wait for the other to read first.
 TEST_P(MeshTest, FullBuffersInBothDirectionsDoNotDeadlock) {
   std::latch full(2);
   run(kTwoHosts, [&](Transport& transport, int32_t rank) {
@@ -158,7 +158,7 @@ TEST_P(MeshTest, BytesThatNobodyAskedForYetWakeNobody) {
       ASSERT_TRUE(transport.waiter().wait(mesh.receive(1, {&first, 1}), "test").ok());
       EXPECT_FALSE(is_readable(mesh.descriptor()));  // the second byte is there or will be
       mesh.receive(1, {&second, 1});
-      EXPECT_FALSE(is_readable(mesh.descriptor()));  // asked for, but nobody sleeps
+      EXPECT_FALSE(is_readable(mesh.descriptor()));  // requested, but no thread sleeps
       ASSERT_TRUE(transport.waiter().wait_until([&] { return !mesh.is_busy(); }, kNever).ok());
       EXPECT_EQ(second, std::byte{2});
       mesh.send(1, {&first, 1});
@@ -186,7 +186,7 @@ TEST_P(MeshTest, WhatAPeerSentBeforeItLeftStillArrives) {
       ASSERT_TRUE(transport.waiter().wait(mesh.send(0, out), "test").ok());
       return;
     }
-    // The peer's end, which is no failure yet, wakes once.
+    // The peer's end, which is not a failure yet, wakes once.
     while (!is_readable(mesh.descriptor())) std::this_thread::yield();
     for (size_t stripe = 0; stripe < GetParam().link.stripes; stripe++) {
       while (!is_readable(mesh.descriptor())) std::this_thread::yield();

@@ -25,7 +25,7 @@ Bytes random_bytes(size_t size) {
   return bytes;
 }
 
-// Moves everything from one stream to the other over queues, in random portions, and says which stripe each byte took.
+// Moves everything from one stream to the other over queues, in random portions; returns the stripe of each byte.
 struct Transfer {
   static constexpr size_t kStripes = 4;
   StripeShape shape{.segment = 7, .stretch = 42};
@@ -120,7 +120,7 @@ TEST(StripedStreamTest, WhatFollowsInMemoryIsMovedByOneCall) {
   stream.advance(0, 15);
   EXPECT_EQ(stream.next(0).data(), memory.data() + 40);
   EXPECT_EQ(stream.next(0).size(), 10u);
-  stream.push(all.subspan(50, 50));  // goes on with a piece that is on its way, to the end of the stretch
+  stream.push(all.subspan(50, 50));  // continues a piece in progress, to the end of the stretch
   EXPECT_EQ(stream.next(0).size(), 34u);
   stream.advance(0, 34);
   stream.advance(0, stream.next(0).size());

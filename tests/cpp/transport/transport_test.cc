@@ -156,7 +156,7 @@ TEST_P(TransportTest, ASleepingRankIsWokenByAMessage) {
 }
 
 TEST_P(TransportTest, AbortEndsEveryWaitWithTheFirstReason) {
-  const std::string reason = "tried" + std::string(3000, '.');  // as long as a list of addresses and what came of each
+  const std::string reason = "tried" + std::string(3000, '.');  // as long as a list of addresses with their results
   run(3, [&](Transport& transport) {
     if (transport.rank() == 1) transport.abort({Code::unknown, reason});
     Status status = transport.waiter().wait_until([] { return false; }, kNever);
@@ -239,7 +239,7 @@ TEST_P(TransportTest, ACollectiveThatTakesTooLongFailsTheWorld) {
 INSTANTIATE_TEST_SUITE_P(Everywhere, TransportTest, testing::Values(Where::threads, Where::processes),
                          [](const auto& where) { return test::name_of(where.param); });
 
-// ---- what only processes can do ----
+// ---- only with processes ----
 
 class KilledRank : public testing::TestWithParam<int32_t> {};
 
@@ -272,13 +272,13 @@ TEST(Transport, ADepartureWithGoodbyeIsNoFailure) {
       (*transport)->peers().say_goodbye();
       return;
     }
-    // The end of rank 1's socket wakes this wait; it must go on until its time.
+    // The end of rank 1's socket wakes this wait; it must continue until its time.
     EXPECT_TRUE((*transport)->waiter().wait_until([] { return false; }, Clock::now() + 200ms).ok());
     EXPECT_TRUE((*transport)->failure().ok());
   });
 }
 
-// ---- what a world of several hosts needs ----
+// ---- for worlds of several hosts ----
 
 TEST(Transport, ARankThatDoesNotBeatIsSilent) {
   auto groups = make_local_groups(2);
@@ -335,7 +335,7 @@ class OutsideEvent : public testing::Test {
 TEST_F(OutsideEvent, WakesOnceUntilItIsRearmed) {
   ring(bell);
   EXPECT_TRUE(wakes_within(60s));
-  EXPECT_FALSE(wakes_within(20ms));  // somebody else drives: it must not keep us awake
+  EXPECT_FALSE(wakes_within(20ms));  // another thread drives: it must not keep us awake
   transport->waiter().leave();
   EXPECT_TRUE(wakes_within(60s));
   silence(bell);
@@ -361,7 +361,7 @@ TEST_F(OutsideEvent, IsLeftToADriverThatComesAndGoesButNotLost) {
   transport->waiter().leave(true);
   EXPECT_FALSE(wakes_within(20ms));
   ring(bell);
-  EXPECT_TRUE(wakes_within(60s));  // nobody has been here for long
+  EXPECT_TRUE(wakes_within(60s));  // no thread has been here for long
 }
 
 TEST_F(OutsideEvent, AnAlarmWakesOnceAndCanBeSetAgainOnceItWasAnswered) {

@@ -13,7 +13,7 @@ class YieldChoiceTest : public ::testing::Test {
     choice_.took(now_, now_ + duration);
     now_ += duration;
   }
-  // How long nothing is tried after what has been recorded.
+  // How long it does not try again after the recorded times.
   Duration pause() {
     TimePoint began = now_;
     while (!choice_.is_worth_it(now_)) now_ += 1ms;

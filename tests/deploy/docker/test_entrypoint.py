@@ -138,7 +138,7 @@ def test_without_keys_nobody_could_log_in(containers: Containers, keys: Path) ->
     code, said = containers.run(containers.one, "true", SSH_SERVER="true")
     assert code == 1
     assert "nobody could log in: mount keys at /volumes/etc/horovod/ssh, or set GENERATE_SSH_KEY=true" in said
-    assert containers.run(containers.one, "echo", "fine")[0] == 0  # who needs no server needs no key
+    assert containers.run(containers.one, "echo", "fine")[0] == 0  # without the server no key is needed
 
 
 def test_keys_are_made_on_request_and_once(containers: Containers, keys: Path) -> None:

@@ -330,7 +330,7 @@ def test_keys_arrive_as_ssh_takes_them(format: str, mangled: str, tmp_path: Path
 
 
 def test_a_key_without_a_value_is_not_given() -> None:
-    """As in a file of which somebody has cleared the values."""
+    """As in a file whose values have been removed."""
     assert render(VALUES["left empty"]).text == render().text
 
 

@@ -12,7 +12,7 @@ import pytest
 from bed import Bed, Host, why_not
 from jobs import assert_nothing_left
 
-QUIET = {"OMP_NUM_THREADS": "1"}  # somebody has chosen, so the launcher says nothing about it
+QUIET = {"OMP_NUM_THREADS": "1"}  # chosen by the user, so the launcher prints nothing about it
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def bed() -> Iterator[Bed]:
 
 @pytest.fixture
 def launch(bed: Bed, horovodrun: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a job on hosta; whatever becomes of it, nothing is left afterwards."""
+    """Starts a job on hosta; no process is left afterwards."""
     with contextlib.ExitStack() as processes:
 
         def start(*arguments: str, on: str = "hosta", env: dict[str, str] | None = None, **options: Any) -> Any:

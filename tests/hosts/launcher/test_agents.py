@@ -1,4 +1,4 @@
-"""Agents that somebody else has started, and the key that they share with the launcher."""
+"""Agents that the launcher did not start, and the key that they share with it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_agent_with_another_key_is_refused_and_disturbs_nothing(launch: Any, 
     place = ["--rendezvous", "hosta:4711"]
     assert launcher.stderr.readline() == "horovodrun: waiting for 1 agent at 0.0.0.0:4711\n"
     _, err = finish(launch("--agent", *place, "--start-timeout", "5", "--key-file", keys[1], on="hostb"), 1)
-    assert "horovodrun --agent: the launcher has another key than we: " in err
+    assert "horovodrun --agent: the launcher has a different key: " in err
     finish(launch("--agent", *place, "--key-file", keys[0], on="hostb"), 0)
     out, _ = finish(launcher, 0)
     assert out == "[0]<stdout>:x\n"
@@ -58,7 +58,7 @@ def test_agents_end_with_their_launcher(launch: Any, bed: Bed, keys: list[str]) 
         launch("--agent", "--rendezvous", "hosta:4711", "--key-file", keys[0], on=on) for on in ("hosta", "hostb")
     ]
     await_up(launcher, 2)
-    kill_together(of_command(bed["hosta"], b"--agents"))  # the launcher, and who watches over it
+    kill_together(of_command(bed["hosta"], b"--agents"))  # the launcher and its guard
     for agent in agents:
         _, err = finish(agent, 1)
         assert "horovodrun --agent: the launcher is gone: " in err

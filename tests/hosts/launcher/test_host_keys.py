@@ -39,7 +39,7 @@ def test_a_new_host_key_is_taken_and_a_changed_one_refused(launch: Any, bed: Bed
 def test_strict_means_known_hosts_only(launch: Any, tmp_path: pathlib.Path) -> None:
     env = ssh_config(tmp_path)
     _, err = finish(launch("-np", "1", "-H", "hostb:1", "--ssh-strict", "true", env=env), 1)
-    assert "    hostb  its host key is not known, and --ssh-strict asks for known ones" in err
+    assert "    hostb  its host key is not known, and --ssh-strict requires a known one" in err
     assert not (tmp_path / "known").exists()
 
 

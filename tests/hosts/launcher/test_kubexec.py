@@ -71,19 +71,19 @@ def test_the_doctor(bed: Bed, horovodrun: str, kube: dict[str, str]) -> None:
 
 
 def test_a_launcher_out_of_reach_is_told(launch: Any, kube: dict[str, str]) -> None:
-    """docker0 has the same address on every host, so it leads nobody here."""
+    """docker0 has the same address on every host, so it does not lead here."""
     command = ["-np", "2", "-H", "hostb:1,hostc:1", "--start-timeout", "10", "--network-interfaces", "docker0", "true"]
     _, err = finish(launch(*command, env=kube), 1)
     for host in ("hostb", "hostc"):
-        assert f"    {host}  its agent runs, and did not reach this machine within 10 s (--start-timeout)" in err
+        assert f"    {host}  its agent is running, but did not reach this machine within 10 s (--start-timeout)" in err
 
 
 @pytest.mark.parametrize("code", [WAIT, STUBBORN], ids=["plain", "stubborn"])
 def test_a_killed_launcher_leaves_nothing(launch: Any, bed: Bed, kube: dict[str, str], code: str) -> None:
-    """And nothing is told to the agents: they notice."""
+    """The agents get no message: they notice it themselves."""
     process = launch("-np", "3", "-H", "hostb:2,hostc:1", *python(code), env=kube)
     await_up(process, 3)
-    kill_together(of_command(bed["hosta"], b"\0-np\0"))  # the launcher, and who watches over it
+    kill_together(of_command(bed["hosta"], b"\0-np\0"))  # the launcher and its guard
     process.wait()
     assert_nothing_left(*bed)
 

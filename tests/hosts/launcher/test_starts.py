@@ -1,4 +1,4 @@
-"""Worlds form over real ssh; what cannot be used is told; nothing secret is seen."""
+"""Worlds form over real ssh; unusable hosts are reported; no secret is visible."""
 
 from __future__ import annotations
 

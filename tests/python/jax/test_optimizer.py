@@ -104,7 +104,7 @@ def test_ranks_outside_of_the_set_train_alone() -> None:
         ({"backward_passes_per_step": 0}, "1 or more"),
         ({"gradient_predivide_factor": 2.0, "op": hvd.Sum}, r"needs op=hvd\.Average"),
         ({"groups": 0}, "positive number"),
-        ({"groups": 2, "compression": Int8Compressor()}, "exchanges of its own"),
+        ({"groups": 2, "compression": Int8Compressor()}, "does its own exchange"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], words: str) -> None:
@@ -176,7 +176,7 @@ def test_a_compiled_update_is_right_in_a_world_of_another_size(
 
 
 def test_updates_may_have_other_types_than_gradients() -> None:
-    """Passes whose updates are zero have those of the last pass: `cond` wants one type."""
+    """Passes whose updates are zero have those of the last pass: `cond` requires one type."""
     widened = optax.stateless(lambda updates, _: jax.tree.map(lambda each: each.astype(jnp.float32), updates))
     optimizer = hvd.DistributedOptimizer(widened, backward_passes_per_step=2)
     params = {"w": jnp.zeros(3, jnp.bfloat16)}

@@ -38,7 +38,7 @@ def sets() -> Iterator[list[hvd.ProcessSet]]:
 
 
 def arguments(call: RandomCall, sets: list[hvd.ProcessSet]) -> dict[str, Any]:
-    """What the verb is told besides arrays."""
+    """The parameters of the verb besides arrays."""
     given: dict[str, Any] = {"name": call.name, "process_set": sets[call.set_number]}
     if call.reduce:
         given |= {"op": REDUCTIONS[call.reduce]}

@@ -53,7 +53,7 @@ def test_unsigned_sums_wrap_as_in_jax() -> None:
     for _ in range(hvd.size()):
         expected += near_the_end
     np.testing.assert_array_equal(hvd.allreduce(near_the_end, op=hvd.Sum), expected)
-    with pytest.raises(ValueError, match=r"uint32 can do op=hvd.Sum and hvd.Product only"):
+    with pytest.raises(ValueError, match=r"uint32 supports only op=hvd.Sum and hvd.Product"):
         hvd.allreduce(near_the_end)
 
 

@@ -86,7 +86,7 @@ def test_sync_takes_over_the_rank_that_is_furthest() -> None:
 
 
 def test_a_file_holds_the_model_and_its_optimizer(tmp_path: Path) -> None:
-    """And not only the plain values: else a job would go on at epoch 4 with weights of the first."""
+    """And not only the plain values: otherwise a job would continue at epoch 4 with weights of the first."""
     model = compiled_model()
     state: Any = TensorFlowKerasState(model, epoch=0)
     if hvd.rank() != 0:
@@ -128,7 +128,7 @@ def test_a_file_holds_variables(tmp_path: Path) -> None:
 
 
 def test_local_sums_end_with_the_world() -> None:
-    """A rank that joins has none; with different counts the ranks would wait for each other for ever."""
+    """A rank that joins has none; with different counts the ranks would wait for each other forever."""
     model = make_model()
     optimizer = hvd.DistributedOptimizer(optimizers.SGD(0.1), backward_passes_per_step=2)
     model.compile(optimizer=optimizer, loss="mse")
@@ -231,7 +231,7 @@ NAMES = (
 
 
 class Recorded(TensorFlowState):
-    """A state that tells what was done to it."""
+    """A state that records the calls to it."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -236,7 +236,7 @@ def test_xla_is_switched_off_with_a_word(caplog: pytest.LogCaptureFixture) -> No
         assert not model.jit_compile
         fit(make_model(), hvd.DistributedOptimizer(OPTIMIZERS["sgd"]()), jit_compile=True)
     assert [record.message for record in caplog.records] == [
-        "jit_compile is switched off: XLA cannot run Horovod's operations"
+        "jit_compile is turned off: XLA cannot run Horovod's operations"
     ]
     assert_close(model.get_weights(), trained_alone(OPTIMIZERS["sgd"]))
     plain = make_model()

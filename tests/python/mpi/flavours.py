@@ -47,7 +47,7 @@ class Flavour:
 
     @functools.cached_property
     def plugin(self) -> Path:
-        """Compiled as horovodrun --build-mpi does it; by one process at a time, anew when the source has changed."""
+        """Compiled as horovodrun --build-mpi does it; by one process at a time, again when the source has changed."""
         target = BUILT / self.name / "libhorovod_mpi.so"
         target.parent.mkdir(parents=True, exist_ok=True)
         sources = [SOURCE, SOURCE.with_suffix(".h")]

@@ -124,7 +124,7 @@ SHORT = {"HOROVOD_START_TIMEOUT": "2"}
 def test_a_rank_that_never_comes_is_an_error_with_a_deadline(flavour: Flavour) -> None:
     job = finish(start(flavour, 2, come_late, "in MPI", None, data="mpi", env=SHORT))
     assert job.code != 0
-    assert any("not all ranks of MPI came to hvd.init() in time" in line for line in job.lines), job.report
+    assert any("not all ranks of MPI reached hvd.init() in time" in line for line in job.lines), job.report
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_where_mpi_cannot_be_interrupted_the_process_ends_with_the_cause(
 ) -> None:
     job = finish(start(flavour, 2, come_late, level, comm, data="engine", env=SHORT))
     assert job.code != 0
-    assert f"{call} waits for ranks of MPI that have not come to it in time (HOROVOD_START_TIMEOUT)" in job.errors, (
+    assert f"{call} is waiting for ranks of MPI that did not reach it in time (HOROVOD_START_TIMEOUT)" in job.errors, (
         job.report
     )
 
@@ -182,7 +182,7 @@ def test_mpi4py_of_the_other_mpi_is_a_clear_error(flavour: Flavour) -> None:
     text = refused(flavour, {"HOROVOD_MPI_LIBRARY": str(other.plugin)}, body=body)
     # By comparison; or, where mpi4py made the functions of its MPI known to all, because the plugin got hold of them.
     compared = f"mpi4py uses {flavour.version}" in text and f"but Horovod's plugin {other.version}" in text
-    mixed = f"was compiled for {other.version}, but this process has loaded {flavour.version}" in text
+    mixed = f"was compiled for {other.version}, but this process has already loaded {flavour.version}" in text
     assert text.startswith("ValueError: ") and (compared or mixed), text
 
 
@@ -208,7 +208,7 @@ def test_a_library_that_is_no_plugin(flavour: Flavour) -> None:
 
     other = Path(horovod.__file__).parent / "lib" / "libhorovod.so"
     text = refused(flavour, {"HOROVOD_CONTROLLER": "mpi", "HOROVOD_MPI_LIBRARY": str(other)}, size=1)
-    assert "is no MPI plugin of this version of Horovod" in text and "--build-mpi" in text
+    assert "is not an MPI plugin of this version of Horovod" in text and "--build-mpi" in text
 
 
 def test_mpi_is_not_built_where_there_is_none(tmp_path: Path) -> None:

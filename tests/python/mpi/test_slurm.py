@@ -1,4 +1,4 @@
-"""srun of a real Slurm starts the ranks, which MPI then lets meet; and what they are told when it does not."""
+"""srun of a real Slurm starts the ranks, which meet over MPI; and the errors if that fails."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_two_that_are_alone_are_told_how_to_start(
     if flavour.name == "openmpi":  # it ends by itself, with its own words
         assert "SLURM's PMI" in result.stderr, result.stderr
         return
-    said = "says that there are 1 processes, but 2 were started: by srun, which did not tell this MPI of the others"
+    said = "says that there are 1 processes, but 2 were started: by srun, which gave this MPI no information about"
     assert result.stderr.count(said) == 2, result.stderr
     assert f"Start them with srun --mpi={'pmix' if flavour.is_open_mpi else 'pmi2'}" in result.stderr

@@ -25,7 +25,7 @@ def test_ranks_that_disagree() -> None:
     with pytest.raises(hvd.HorovodInternalError, match="mismatched"):
         hvd.synchronize(hvd.allreduce_async(mx.nd.ones((2 + hvd.rank(),))))
     with pytest.raises(mx.base.MXNetError):
-        mx.nd.waitall()  # what nobody has read
+        mx.nd.waitall()  # operations whose results were not read
     assert hvd.allreduce(mx.nd.ones((2,))).asnumpy().tolist() == [1, 1]
 
 

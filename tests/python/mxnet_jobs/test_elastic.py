@@ -1,4 +1,4 @@
-"""An elastic job goes on after a worker was killed, from the last commit, and ends with the same parameters."""
+"""An elastic job continues after a worker was killed, from the last commit, and ends with the same parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks that disagree all get the error, and go on afterwards."""
+"""Ranks that disagree all get the error, and can continue afterwards."""
 
 from __future__ import annotations
 

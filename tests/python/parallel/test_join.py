@@ -1,4 +1,4 @@
-"""Join: ranks that run out of data let the others go on."""
+"""Join: ranks without data let the others continue."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ except KeyboardInterrupt:
 
 
 def test_forked_children_do_not_keep_the_connection(meeting: Meeting) -> None:
-    """A worker dies while a child that it forked lives on: the caller hears of it at once, not when the child ends."""
+    """A worker dies while a child that it forked lives on: the caller is notified at once, not when the child ends."""
     code = f"""
 def body():
     import os, signal

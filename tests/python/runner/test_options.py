@@ -144,7 +144,7 @@ def variables_by_program(arguments: list[str]) -> dict[str, str]:
     )
     tunable = {option.variable for option in options.OPTIONS}
     found = json.loads(result.stdout.partition(":")[2])
-    # HOROVOD_AUTOTUNE=0 is the same as none; the program says it when it was told so.
+    # HOROVOD_AUTOTUNE=0 means the same as unset; the program sets it if the option was given.
     return {name: value for name, value in found.items() if name in tunable and (name, value) != OFF}
 
 

@@ -18,7 +18,7 @@ from horovod.torch.elastic import ElasticDataLoader, ElasticSampler  # noqa: E40
 
 
 class Place:
-    """Where the sampler that is being used is told to be."""
+    """The rank and size that the sampler under test gets."""
 
     rank = 0
     size = 1

@@ -139,7 +139,7 @@ for name, function in functions.items():
 
 
 def test_jax_distributed_beside_horovod(run: Run) -> None:
-    """Arrays of one process can be used as ever, those of all processes are refused."""
+    """Arrays of one process can be used as usual, those of all processes are rejected."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -205,7 +205,7 @@ print(f"grown by {grown:.1f} MB, {more_tasks} threads, {more_files} files", flus
 
 
 def test_an_elastic_job_goes_on_after_a_worker_was_killed(run: Run, tmp_path: Path) -> None:
-    """Weights count steps, so whatever is lost or done twice shows; the compiled step survives both worlds."""
+    """Weights count steps, so lost or repeated steps show; the compiled step survives both worlds."""
     script = """
 import os, signal, sys
 from pathlib import Path
@@ -294,14 +294,6 @@ print("equal", flush=True)
     assert said(run(["-np", "2"], script)).count("equal") >= 1
 
 
-@pytest.mark.parametrize("others", ["torch tensorflow keras mxnet optax flax"])
-def test_importing_brings_in_no_other_framework(others: str) -> None:
-    command = f"import sys, horovod.jax; print(sorted(set({others.split()!r}) & set(sys.modules)))"
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}/python"}
-    result = subprocess.run([sys.executable, "-c", command], env=environment, capture_output=True, text=True)
-    assert result.stdout == "[]\n", result.stdout + result.stderr
-
-
 def test_an_unknown_jaxlib_falls_back_with_one_warning(run: Run) -> None:
     script = """
 import warnings
@@ -315,7 +307,7 @@ with warnings.catch_warnings(record=True) as caught:
     results = [float(jax.jit(lambda x: hvd.allreduce(x * i, op=hvd.Sum))(jnp.ones(()))) for i in range(3)]
 texts = [str(each.message) for each in caught if "custom calls" in str(each.message)]
 assert results == [0.0, 2.0, 4.0], results
-assert len(texts) == 1 and "SIGSEGV; slower callbacks to Python are used" in texts[0], texts
+assert len(texts) == 1 and "SIGSEGV; using slower callbacks to Python" in texts[0], texts
 print("fell back", flush=True)
 """
     assert "fell back" in said(run(["-np", "2"], script))

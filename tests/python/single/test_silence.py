@@ -1,4 +1,4 @@
-"""A process that is stopped keeps its sockets: in worlds that span hosts its silence tells."""
+"""A process that is stopped keeps its sockets: in worlds that span hosts its silence is detected."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_stopped_rank_is_lost_for_all_others(stopped: int) -> None:
 def use_a_pair_late(start: str, pair_starts: str) -> None:
     """Ranks 0 and 3 of six hosts exchange nothing in the usual algorithms; here they do for the first time."""
     say("imported")
-    with open(start):  # all begin together, whatever their imports took
+    with open(start):  # all start together, however long their imports took
         pass
     hvd.init()
     pair = hvd.add_process_set([0, 3])

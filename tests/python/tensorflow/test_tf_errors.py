@@ -1,4 +1,4 @@
-"""What users and elastic training are told when something is wrong."""
+"""The errors that users and elastic training get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ every_mode = pytest.mark.parametrize("mode", MODES)
 @only_native
 @every_mode
 def test_ranks_that_disagree(mode: str) -> None:
-    """All ranks are told, by an error that names the operation; and the next operation works."""
+    """All ranks get an error that names the operation; and the next operation works."""
     with pytest.raises(tf.errors.FailedPreconditionError) as caught:
         run(mode, lambda: hvd.allreduce(tf.ones([2 + hvd.rank()]), name="disagreement"))
     assert "HorovodAllreduce" in message_of(caught.value)

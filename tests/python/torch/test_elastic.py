@@ -156,7 +156,7 @@ def test_handlers_of_other_types() -> None:
 
 @pytest.mark.usefixtures("numbered_anew")
 def test_run_goes_on_from_the_last_commit() -> None:
-    """In worlds that are really formed anew: without a driver they have the same ranks."""
+    """In worlds that are actually formed again: without a driver they have the same ranks."""
     model, optimizer = trained(hvd.rank(), 0)
     state: Any = TorchState(model, optimizer, batch=0)
     failures = [HostsUpdatedInterrupt(skip_sync=False), HorovodInternalError("a peer was lost")]

@@ -1,4 +1,4 @@
-"""What the ranks of an elastic world decide together. Worlds are really formed anew; without a driver ranks stay."""
+"""Joint decisions of the ranks of an elastic world. Worlds are actually formed again; without a driver ranks stay."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_every_optimizer(name: str) -> None:
             optimizer.zero_grad()
             loss = loss_of(model, step)
             loss.backward()
-            return hvd.allreduce(loss.detach(), name="loss")  # LBFGS decides by it how to go on
+            return hvd.allreduce(loss.detach(), name="loss")  # LBFGS uses it to decide how to continue
 
         def plain_closure(step: int = step) -> torch.Tensor:
             plain.zero_grad()

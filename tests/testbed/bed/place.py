@@ -1,4 +1,4 @@
-"""The directory of a bed: what it needs, and what tells the next run that its owner is gone.
+"""The directory of a bed: its contents, and how the next run detects that its owner is gone.
 
 The owner holds a lock on it for as long as it lives, however it ends. A directory without holder is a leftover; whoever
 makes the next bed ends its processes and removes it.

@@ -47,7 +47,7 @@ class Switch:
         self._namespace.batch("tc", [line for port in ports for line in shape(port, rate)])
 
     def lose(self, lanes: Iterable[tuple[str, str]], percent: int) -> None:
-        """Of the frames from the first port of each lane to the second, whatever they carry."""
+        """Of the frames from the first port of each lane to the second, with any contents."""
         for lane in lanes:
             self._losses.pop(lane, None)
             if percent:

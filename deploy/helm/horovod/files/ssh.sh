@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # How containers reach each other by ssh. Sourced by the entry point of the images and by the scripts of the pods, which set
-#   SSH_KEYS   directory of keys, as a secret or a volume is mounted; its files are told apart by name and content:
+# SSH_KEYS   directory of keys, as a secret or a volume is mounted; its files are recognised by name and content:
 #              server-key and server-key-pub: the key that servers prove themselves with, and what clients expect;
-#              *.pub, *-pub, authorized_keys: who may log in; whatever holds a private key: what clients log in with
+# *.pub, *-pub, authorized_keys: who may log in; files with a private key: the clients' keys
 #   SSH_DIR    directory of our own for all that is made of them
 #   SSH_PORT   port of the server
 

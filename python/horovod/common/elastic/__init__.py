@@ -1,4 +1,4 @@
-"""Elastic training, as far as it does not depend on the framework: state that survives a change of the world.
+"""Elastic training, independent of the framework: state that survives a change of the world.
 
 Read `state.py` (what survives), `agreement.py` (what ranks decide together), `loop.py` (what happens around training),
 then `notification.py` and `preemption.py` (what triggers a change of the world), `durable.py` (files).

@@ -1,4 +1,4 @@
-"""What the ranks of an elastic world decide together, so that none waits for what another skips.
+"""Joint decisions of the ranks of an elastic world, so that none waits for a call that another skips.
 
 All of these are collective and need a world; without one (`is_possible`) a process decides alone.
 """
@@ -16,22 +16,22 @@ _REMOVED, _ADDED = 1, 2
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the state of a process is, and of which job."""
+    """The progress of a process's state, and its job."""
 
     commits: int = 0
-    was_in_a_world: bool = False  # so others had the same state, and may have gone on from it
-    job: int = field(default=0, compare=False)  # drawn when the job began; its files have it
+    was_in_a_world: bool = False  # so others had the same state, and may have continued from it
+    job: int = field(default=0, compare=False)  # drawn when the job began, and stored in its files
     run: int = field(default=0, compare=False)  # drawn at every start of the job
     is_from_file: bool = field(default=False, compare=False)
 
     def order(self) -> tuple[bool, int]:
-        """The greater one is the better one to go on from. No file counts against those who were in the world."""
+        """The greater one is the better one to continue from. Members of a world take precedence over files."""
         return self.was_in_a_world, self.commits
 
 
 @dataclass(frozen=True)
 class FileFound:
-    """What a process was told to resume from."""
+    """The file that a process should resume from."""
 
     description: str
     is_usable: bool
@@ -47,12 +47,12 @@ class Source:
 
 
 def is_possible() -> bool:
-    """Whether there is a world to agree in."""
+    """Whether there is a world, so that ranks can agree."""
     return bool(library().hvd_is_initialized())
 
 
 def newest_update(previous: float, newest: float, update: int) -> tuple[float, float, int]:
-    """Put together what all ranks were told about hosts: the last time all know of, the newest one, and what changed.
+    """Combine the ranks' notices about hosts: the latest time known to all, the newest one, and the changes.
 
     One small allreduce, so that a commit costs little.
     """
@@ -69,9 +69,9 @@ def newest_update(previous: float, newest: float, update: int) -> tuple[float, f
 def choose_source(progress: Progress, skip_sync: bool, file: FileFound | None = None) -> Source:
     """Find the lowest rank among those that are furthest, and whether any rank needs its state.
 
-    The ranks of a world need not come from the same end of the one before: where one was told in order that hosts left,
-    another may have lost its peers in the middle of that very message. So no rank skips unless all can. ValueError on
-    all ranks if only files could tell, and they do not.
+    The ranks of a world may have left the previous one in different ways: one may have been told normally that hosts
+    left, while another lost its peers during that message. So no rank skips unless all can. ValueError on all ranks if
+    only files could have a state, and none does.
     """
     cannot_read = file is not None and not file.is_usable
     flags = [progress.was_in_a_world, skip_sync, progress.is_from_file, cannot_read]
@@ -86,7 +86,7 @@ def choose_source(progress: Progress, skip_sync: bool, file: FileFound | None = 
 
 
 def _check_files(found: list[Progress], some_are_unusable: bool, file: FileFound | None) -> None:
-    """The whole job starts: see whether there is one state in the files to go on from. Collective if there is not."""
+    """At the start of the job: find the one state in the files to continue from. Collective if there is none."""
     jobs = {each.job for each in found if each.is_from_file}
     if len(jobs) == 1 or not (jobs or some_are_unusable):
         return

@@ -1,7 +1,7 @@
-"""Commits in a file, from which a job goes on after all of its processes are gone.
+"""Commits in a file, from which a job continues after all its processes are gone.
 
-The file is replaced as a whole, so that whatever happens it holds a complete commit; a checksum tells whether it still
-does. Its first lines name the job that wrote it. Reading it unpickles it: read only what your own jobs have written.
+The file is replaced atomically, so it always contains a complete commit; a checksum verifies
+that. Its first lines name the job that wrote it. Reading it unpickles it: read only what your own jobs have written.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LONGEST_HEADER = 1 << 16
 
 @dataclass(frozen=True)
 class Origin:
-    """Which commit a file holds, and of which job."""
+    """The commit and the job of a file."""
 
-    commits: int  # how many there were of the job until then
-    job: int = 0  # drawn when it began, and kept by those that go on from its files
-    run: int = 0  # drawn at every start of it
-    name: str = ""  # what the user calls it
+    commits: int  # commits of the job so far
+    job: int = 0  # drawn when it began, and kept by jobs that continue from its files
+    run: int = 0  # drawn at every start of the job
+    name: str = ""  # the user's name for it
     host: str = ""
     saved: str = ""  # when
 
@@ -40,12 +40,12 @@ class Origin:
 
 
 def name_of_script() -> str:
-    """What a job is called unless the user says so: restarts have the same, other trainings most often have not."""
+    """The default name of a job: the same after a restart, usually different for other programs."""
     return Path(sys.argv[0]).name if sys.argv else ""
 
 
 def write(path: Path, origin: Origin, values: Any) -> None:
-    """Replace the file by a commit, unless it holds a later one of the same run, whose rank 0 has changed since."""
+    """Replace the file by a commit, unless it has a later one of the same run, whose rank 0 has changed since."""
     present = peek(path)
     if present is not None and present.run == origin.run and present.commits > origin.commits:
         return
@@ -70,7 +70,7 @@ def write(path: Path, origin: Origin, values: Any) -> None:
 
 
 def read(path: Path) -> tuple[Origin, Any]:
-    """Return what the file holds, and its values; ValueError if it is damaged or another kind of file."""
+    """Return the file's description and its values; ValueError if it is damaged or another kind of file."""
     content = path.read_bytes()
     if not content.startswith(_MAGIC):
         raise ValueError(f"{path} is not a file that save_to has written")
@@ -78,12 +78,12 @@ def read(path: Path) -> tuple[Origin, Any]:
     header = content[len(_MAGIC) : start]
     payload = memoryview(content)[start + _DIGEST_SIZE :]
     if not start or _digest(header, payload) != content[start : start + _DIGEST_SIZE]:
-        raise ValueError(f"{path} is damaged: wrong checksum; go on from another copy, or remove it to begin anew")
+        raise ValueError(f"{path} is damaged: wrong checksum; use another copy, or remove it to start from scratch")
     return Origin(**json.loads(header)), pickle.loads(payload)
 
 
 def peek(path: Path) -> Origin | None:
-    """What the file holds, by its first lines; None if there is no such file."""
+    """The description in the file's first lines; None if there is no such file."""
     try:
         with path.open("rb") as file:
             if file.readline(len(_MAGIC)) != _MAGIC:
@@ -111,7 +111,7 @@ class DurableCommits:
         self._warn: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
 
     def is_due(self, commits: int) -> bool:
-        """Whether a commit is to be written. Never while another is: disks that are too slow do not stop training."""
+        """Whether to write a commit. Never during another write: slow disks must not stop training."""
         return commits % self.every == 0 and (self._thread is None or not self._thread.is_alive())
 
     def start(self, origin: Origin, values: Any) -> None:
@@ -122,7 +122,7 @@ class DurableCommits:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for what is being written."""
+        """Wait until the current write is done."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -130,5 +130,5 @@ class DurableCommits:
     def _write(self, origin: Origin, values: Any) -> None:
         try:
             write(self.path, replace(origin, name=self.name), values)
-        except Exception as error:  # training goes on; the commit in memory is there
+        except Exception as error:  # training continues; the commit is still in memory
             self._warn(f"cannot save commit {origin.commits} to {self.path}: {error}")

@@ -1,4 +1,4 @@
-"""The loop around a training function: form a world, agree on the state, train, and again when the world changes."""
+"""The loop around a training function: form a world, agree on the state, train; repeat when the world changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ R = TypeVar("R")
 def run_fn(func: Callable[..., R], reset: Callable[[], None]) -> Callable[..., R]:
     """Return `func(state, ...)` made elastic: when a collective fails or hosts change, it is called again.
 
-    A failure goes back to the last commit; a change of hosts keeps the present state. `reset` forms the new world, or
+    A failure goes back to the last commit; a change of hosts keeps the current state. `reset` forms the new world, or
     ends the process when it has no place there.
     """
 
@@ -51,7 +51,7 @@ def run_fn(func: Callable[..., R], reset: Callable[[], None]) -> Callable[..., R
 
 
 def _settle(state: State, skip_sync: bool) -> None:
-    """Make the state of all ranks that of the rank that is furthest, unless all have it already. Collective."""
+    """Give all ranks the state of the most advanced rank, unless all already have it. Collective."""
     if not agreement.is_possible():
         if not skip_sync:
             state.sync()
@@ -60,5 +60,5 @@ def _settle(state: State, skip_sync: bool) -> None:
     if source.sync_needed:
         state.sync_root = source.rank
         state.sync()
-        state.save()  # so that what was taken over is not lost with the rank that had it
+        state.save()  # so that it is not lost with the rank that had it
     state.on_settled(source.progress)

@@ -1,4 +1,4 @@
-"""Brings the launcher's announcements (hosts came or went) to the states in use."""
+"""Delivers the launcher's notices (hosts added or removed) to the states in use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Listener(Protocol):
 
 
 class HostUpdates:
-    """Passes the launcher's messages on to the listeners. Thread rule: any thread.
+    """Forwards the launcher's messages to the listeners. Thread rule: any thread.
 
     One thread per process waits for messages, from `init` until the launcher or this process ends.
     """
@@ -27,7 +27,7 @@ class HostUpdates:
         self._thread: threading.Thread | None = None
 
     def init(self) -> None:
-        """Begin to listen to the launcher; does nothing the second time, or without an elastic launcher."""
+        """Start listening to the launcher; does nothing if already started, or without an elastic launcher."""
         with self._lock:
             if self._thread is not None or not elastic.is_worker():
                 return
@@ -36,7 +36,7 @@ class HostUpdates:
             atexit.register(self._stop, self._thread)
 
     def register_listener(self, listener: Listener) -> None:
-        """Have `listener.on_hosts_updated` called from now on."""
+        """Call `listener.on_hosts_updated` from now on."""
         with self._lock:
             self._listeners.append(listener)
 

@@ -1,7 +1,7 @@
 """SIGTERM as a notice: this process will be taken away, so it finishes its step, lets the others know, and leaves.
 
-The launcher is told at once; it announces a removed slot, the ranks agree on it at their next commit, and this process
-finds no place in the next world. After HOROVOD_PREEMPTION_GRACE_SECONDS it ends even if it never gets there.
+The launcher is notified at once; it announces a removed slot, the ranks agree on it at their next commit, and this
+process gets no place in the next world. After HOROVOD_PREEMPTION_GRACE_SECONDS it ends even if it never gets there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def grace_seconds() -> float:
 
 
 def tell_launcher(reason: str) -> bool:
-    """Announce that this process goes; False if the launcher is gone, and the job with it."""
+    """Announce that this process is leaving; False if the launcher is gone, and the job with it."""
     try:
         elastic.leave(reason)
     except HorovodInternalError:
@@ -43,7 +43,7 @@ def tell_launcher(reason: str) -> bool:
 
 
 class Preemption:
-    """Takes SIGTERM over while it is entered. Made and entered in the main thread.
+    """Handles SIGTERM while entered. Created and entered in the main thread.
 
     The signal's number comes through a pipe to a thread of its own: the main thread may be waiting in a collective,
     where Python runs no handlers.
@@ -84,7 +84,7 @@ class Preemption:
         os.close(self._reader)
 
     def forget(self) -> None:
-        """In a child after fork: SIGTERM ends it, and is not taken for the parent's."""
+        """In a child after fork: SIGTERM ends it, and does not count as a notice for the parent."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -92,7 +92,7 @@ class Preemption:
         while numbers := os.read(self._reader, 16):
             if signal.SIGTERM in numbers:
                 if not self._notify("it was sent SIGTERM"):
-                    os._exit(_OUT_OF_GRACE)  # the launcher was not told, so it will not end this process
+                    os._exit(_OUT_OF_GRACE)  # the launcher does not know, so it will not end this process
                 if not self._over.wait(self._grace):
                     print(f"no commit within {self._grace:g} s after SIGTERM: ending", file=sys.stderr, flush=True)
                     os._exit(_OUT_OF_GRACE)
@@ -116,4 +116,4 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _stay(_number: int, _frame: FrameType | None) -> None:
-    """What the signal itself does."""
+    """The signal handler."""

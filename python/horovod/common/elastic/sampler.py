@@ -1,4 +1,4 @@
-"""Divides a dataset over the ranks, and over those of a new world what the old one has not processed."""
+"""Divides a dataset over the ranks, and after a change of the world the rest over the new ranks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from horovod.common.names import rank, size
 
 
 class ElasticSampler:
-    """Samples of which none is repeated or left out when the world changes within an epoch.
+    """A sampler that neither repeats nor skips samples when the world changes within an epoch.
 
     Call `record_batch` after every batch and before the commit, `set_epoch` at the end of every epoch, and hold the
     sampler in the state. All ranks take batches of the same size; the last one may be smaller.
 
-    So that all ranks have the same number of samples, the last of an epoch are filled up from what was left when the
-    world was formed. Without `fill_up` every sample comes exactly once, and some ranks have one sample less; then the
-    number of batches may differ too, which the caller has to take care of.
+    So that all ranks have the same number of samples, the last batch of an epoch is filled up from the samples that
+    were left when the world was formed. Without `fill_up` every sample is used exactly once, and some ranks have one
+    sample less; then the number of batches may differ too, which the caller must handle.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0, *, fill_up: bool = True) -> None:
@@ -42,17 +42,17 @@ class ElasticSampler:
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, int]:
-        """How far it is."""
+        """The progress within the epoch."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there, in the present world."""
+        """Continue from there, in the current world."""
         self.epoch = state_dict["epoch"]
         self.processed_num = state_dict["processed_num"]
         self.reset()
 
     def reset(self) -> None:
-        """Divide what is left of the epoch over the ranks of the present world."""
+        """Divide the rest of the epoch over the ranks of the current world."""
         self.num_replicas = size()
         self.rank = rank()
         self.indices = list(range(len(self.dataset)))

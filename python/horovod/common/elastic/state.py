@@ -1,4 +1,4 @@
-"""What a training job keeps when the world changes, in memory and, if wanted, in a file."""
+"""State that a training job keeps when the world changes, in memory and optionally in a file."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class HostUpdateResult(IntFlag):
 
 
 class State:
-    """What a training job keeps when the world changes. Subclasses say how to save, restore and sync it.
+    """State that a training job keeps when the world changes. Subclasses define how to save, restore and sync it.
 
     `bcast_object(obj)` returns rank 0's object on every rank.
     """
 
-    sync_root = 0  # the rank whose state `sync` takes over; the loop finds the one that is furthest
-    commit_seconds = 0.0  # what the last commit cost this rank, without waiting for the others
+    sync_root = 0  # `sync` copies the state of this rank; the loop finds the most advanced one
+    commit_seconds = 0.0  # time that the last commit cost this rank, without waiting for the others
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
         self._bcast_object = bcast_object
@@ -56,15 +56,15 @@ class State:
         self._reset_callbacks.extend(callbacks)
 
     def before_reset(self) -> None:
-        """The world is about to be formed anew, so what was said about hosts until now is done with.
+        """A new world is about to be formed, so earlier notices about hosts are obsolete.
 
-        What is said from now on may be about the new world already, and is kept.
+        Later notices may already be about the new world, and are kept.
         """
         self._host_messages = queue.Queue()
         self._is_between_worlds = True
 
     def on_reset(self) -> None:
-        """Adapt to a new world: after it was formed, before `sync`."""
+        """Adapt to a new world: called after it was formed, before `sync`."""
         if not self._is_between_worlds:
             self._host_messages = queue.Queue()
         self._is_between_worlds = False
@@ -73,11 +73,11 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Note that hosts changed. Called from the thread that listens to the driver."""
+        """Record that hosts changed. Called from the thread that listens to the launcher."""
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
-        """Save the state, then see whether the world has to change. Costs a copy of the state and a small allreduce."""
+        """Save the state, then check whether the world must change. Costs a copy of the state and a small allreduce."""
         began = time.perf_counter()
         self._save_as_next()
         self.commit_seconds = time.perf_counter() - began
@@ -86,31 +86,31 @@ class State:
     def check_host_updates(self) -> None:
         """Raise HostsUpdatedInterrupt on all ranks if any was told of a change. Collective.
 
-        Every rank is at the same step here, so the present state is saved before: it is what a newcomer gets.
+        Every rank is at the same step here, so the current state is saved first: new workers get it.
         """
         self._interrupt_if_hosts_changed(is_saved=False)
 
     def save(self) -> None:
-        """Keep the present values, in memory, for `restore`."""
+        """Keep the current values, in memory, for `restore`."""
         raise NotImplementedError
 
     def restore(self) -> None:
-        """Go back to the values last saved."""
+        """Restore the last saved values."""
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Take over the state of the rank `sync_root`. Collective."""
+        """Copy the state of the rank `sync_root`. Collective."""
         raise NotImplementedError
 
     def reset(self) -> None:
         """Adapt what depends on rank and size, such as a data partition."""
 
     def progress(self) -> Progress:
-        """How far this state is, to find the rank that is furthest."""
+        """The progress of this state, to find the most advanced rank."""
         return self._progress
 
     def on_settled(self, progress: Progress) -> None:
-        """Note that all ranks of the world have the same state now, which is so far."""
+        """Record that all ranks of the world now have the same state, with this progress."""
         found = self._file_found
         if found is not None and not (found.is_usable and progress.job == self._progress.job):
             whose = "the running job" if progress.was_in_a_world else "another rank's file"
@@ -123,20 +123,20 @@ class State:
     def save_to(self, path: str | os.PathLike[str], every: int = 1, job: str | None = None) -> None:
         """Have rank 0 also write every n-th commit to a file, in the background; the same path on all ranks.
 
-        A commit is left out while the one before is still being written; the last is always written. `job` is what
-        the file says whose it is; the name of the script if it is not given.
+        A commit is skipped while the previous one is still being written; the last one is always written. `job` names
+        the job in the file; the default is the name of the script.
         """
         if every < 1:
             raise ValueError(f"every must be 1 or more, not {every}")
-        self.durable_values()  # says at once when it cannot be done
+        self.durable_values()  # says at once if it is not supported
         self._durable = durable.DurableCommits(Path(path), every, durable.name_of_script() if job is None else job)
 
     def resume_from(self, path: str | os.PathLike[str], job: str | None = None) -> bool:
-        """Go on from a file that `save_to` has written; False if there is none. Before the training function is called.
+        """Continue from a file that `save_to` wrote; False if there is none. Call before the training function.
 
-        Ranks that have no file, or an older one, take over the state of one that has; if the job runs already, all take
-        over its state, whatever the file says. A file of a job with another name than `job`, or that of this script, is
-        refused, as is a damaged one: with a ValueError, which a worker of an elastic job raises only when all ranks
+        Ranks without a file, or with an older one, copy the state of one that has it; if the job is already running,
+        all copy its state, regardless of the file. A file of a job with another name than `job`, or than this script,
+        is rejected, as is a damaged one: with a ValueError, which a worker of an elastic job raises only when all ranks
         have found that no rank has a state.
         """
         name = durable.name_of_script() if job is None else job
@@ -169,11 +169,11 @@ class State:
             self._durable.finish()
 
     def durable_values(self) -> Any:
-        """The values last saved, as something that can be pickled and does not change any more."""
+        """The last saved values, as an object that can be pickled and no longer changes."""
         raise NotImplementedError(f"{type(self).__name__} cannot be saved to a file: it has no durable_values")
 
     def load_durable_values(self, values: Any) -> None:
-        """Take over what `durable_values` gave, as the present values and as those last saved."""
+        """Use the result of `durable_values` as the current and the last saved values."""
         raise NotImplementedError
 
     # ----
@@ -218,7 +218,7 @@ class ObjectState(State):
         self._assign_saved()
 
     def save(self) -> None:
-        """Keep the attributes' present values."""
+        """Save the attributes' current values."""
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
 
     def restore(self) -> None:
@@ -236,7 +236,7 @@ class ObjectState(State):
         return {"objects": cloudpickle.dumps(self._saved_state)}
 
     def load_durable_values(self, values: Any) -> None:
-        """Set the attributes that this state has; others in the file are no part of it any more."""
+        """Set the attributes of this state; others in the file are ignored."""
         objects = cloudpickle.loads(values["objects"])
         self._saved_state |= {name: value for name, value in objects.items() if name in self._saved_state}
         self._assign_saved()

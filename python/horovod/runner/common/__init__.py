@@ -1,1 +1,1 @@
-"""What launcher and workers share."""
+"""Shared by launcher and workers."""

@@ -1,1 +1,1 @@
-"""Elastic jobs: hosts that come and go."""
+"""Elastic jobs, whose hosts change."""

@@ -1,4 +1,4 @@
-"""Which hosts there are, at present. `HostDiscovery` is what to subclass; `HostManager` notices what changes.
+"""The currently available hosts. Subclass `HostDiscovery`; `HostManager` tracks changes.
 
 Thread rule: HostManager may be asked from any thread; one thread at a time updates it.
 """
@@ -18,10 +18,10 @@ from horovod.runner.elastic.constants import COOLDOWN_LOWER_LIMIT_SECONDS, COOLD
 
 
 class HostDiscovery:
-    """Tells which hosts may be used."""
+    """Finds the hosts that may be used."""
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """The hosts of this moment, and how many ranks each may have."""
+        """The current hosts, and how many ranks each may have."""
         raise NotImplementedError
 
 
@@ -51,13 +51,13 @@ class HostDiscoveryScript(HostDiscovery):
 
 
 class FixedHosts(HostDiscovery):
-    """Hosts that change only when told so."""
+    """Hosts that only `set` changes."""
 
     def __init__(self, host_slots: Mapping[str, int]) -> None:
         self._host_slots = dict(host_slots)
 
     def find_available_hosts_and_slots(self) -> dict[str, int]:
-        """The hosts last set."""
+        """The hosts that were last set."""
         return dict(self._host_slots)
 
     def set(self, host_slots: Mapping[str, int]) -> None:
@@ -66,7 +66,7 @@ class FixedHosts(HostDiscovery):
 
 
 class DiscoveredHosts:
-    """Hosts as they were found at one time. Never changes."""
+    """A snapshot of the hosts. Immutable."""
 
     def __init__(self, host_slots: Mapping[str, int], host_assignment_order: list[str]) -> None:
         self._host_slots = dict(host_slots)
@@ -97,7 +97,7 @@ class DiscoveredHosts:
 
 
 class _Blacklist:
-    """Hosts that failed, and until when they are not used: for ever without a range."""
+    """Hosts that failed, and until when they are not used: forever without a range."""
 
     def __init__(self, cooldown_range: tuple[int, int] | None, clock: Callable[[], float]) -> None:
         if cooldown_range is not None:
@@ -123,7 +123,7 @@ class _Blacklist:
     def _delay(self, times: int) -> float:
         assert self._range is not None
         least, most = self._range
-        # Doubled each time; spread, so that hosts that failed together do not come back together.
+        # Doubled each time; randomised, so that hosts that failed together do not return together.
         return min(most, least * 2.0 ** min(times, 32) + random.random() * least)
 
 
@@ -149,7 +149,7 @@ class HostManager:
             return self._without_blacklisted(self._current)
 
     def update_available_hosts(self) -> int:
-        """Ask the discovery; what has changed, as HostUpdateResult, seen from the hosts that could be used before."""
+        """Run the discovery; returns the changes to the previously usable hosts as a HostUpdateResult."""
         found = self._discovery.find_available_hosts_and_slots()
         with self._lock:
             before = self._current
@@ -159,7 +159,7 @@ class HostManager:
             return _difference(before, self._current)
 
     def blacklist(self, host: str) -> None:
-        """Do not use a host any more, for a time or for ever, and set its event."""
+        """Stop using a host, for a time or forever, and set its event."""
         with self._lock:
             self._blacklist.add(host)
             self._events.setdefault(host, threading.Event()).set()

@@ -1,4 +1,4 @@
-"""What a worker of an elastic job is told about its hosts."""
+"""Notices about hosts to a worker of an elastic job."""
 
 from horovod.common.elastic import HostUpdateResult
 

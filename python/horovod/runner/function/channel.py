@@ -1,6 +1,6 @@
 """Messages between the process that called horovod.run and one of its workers.
 
-They travel over a connection of the library, which has proven to each side that the other has the key of the run, and
+They are sent over a connection of the library, which has proven to each side that the other has the key of the run, and
 encrypts (`horovod._native.connections`). A message is a *header* (its length in 4 bytes, then JSON) and its *parts*
 (bytes, whose lengths are in the header).
 

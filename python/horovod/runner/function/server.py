@@ -34,7 +34,7 @@ class FunctionServer(Listener):
         super().__init__(addresses, key)
 
     def events(self) -> list[Event]:
-        """What the workers have sent so far."""
+        """The results that the workers have sent so far."""
         with self._lock:
             return list(self._events)
 

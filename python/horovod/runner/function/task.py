@@ -1,6 +1,6 @@
-"""What the caller of horovod.run and its workers exchange, and how objects become bytes.
+"""The messages between the caller of horovod.run and its workers, and the encoding of objects.
 
-Functions and results are pickled with cloudpickle; large arrays are sent beside the pickle, which saves a copy.
+Functions and results are pickled with cloudpickle; large arrays are sent separately, which saves a copy.
 Thread rule: pure functions.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 import cloudpickle
 
 KEY_VARIABLE = "_HOROVOD_RUN_KEY"  # hex of the run's key; the worker removes it before the function is called
-_BESIDE = 64 << 10  # bytes from which a buffer is sent beside the pickle
+_BESIDE = 64 << 10  # bytes from which a buffer is sent separately from the pickle
 _MOST_BESIDE = 10_000  # so that their lengths fit into a header
 
 Parts = Sequence[bytes | bytearray | memoryview]
@@ -39,7 +39,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class Report:
-    """What went wrong in a worker, as text. The exception itself is sent with it if it can be pickled."""
+    """A worker's error, as text. The exception itself is sent with it if it can be pickled."""
 
     summary: str  # the last line of the traceback: type and message
     traceback: str

@@ -1,4 +1,4 @@
-"""What LSF says about the job we are in."""
+"""The LSF job of this process, from its environment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LSFUtils:
 
     @staticmethod
     def get_num_processes() -> int:
-        """One per GPU of every host, or per core where there are no GPUs."""
+        """One per GPU of every host, or per core without GPUs."""
         gpus = LSFUtils.get_num_gpus()
         return LSFUtils.get_num_hosts() * gpus if gpus else sum(LSFUtils._slots().values())
 

@@ -39,7 +39,7 @@ def get_remote_command(
     identity_file: str | None = None,
     timeout_s: float | None = None,
 ) -> str:
-    """The same, with kubexec instead of ssh where OMPI_MCA_plm_rsh_agent says so."""
+    """The same, with kubexec instead of ssh if OMPI_MCA_plm_rsh_agent names it."""
     if os.environ.get(RSH_AGENT) == KUBEFLOW_MPI_EXEC:
         return f"{KUBEFLOW_MPI_EXEC} {shlex.quote(host)} {shlex.quote(local_command)}"
     return get_ssh_command(local_command, host, port, identity_file, timeout_s)

@@ -1,4 +1,4 @@
-"""A pipe inside this process: what one thread writes, another reads."""
+"""A pipe inside this process, between two threads."""
 
 from __future__ import annotations
 

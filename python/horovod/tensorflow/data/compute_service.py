@@ -1,4 +1,4 @@
-"""How a training job uses the data service that a compute job runs, and what each rank of the compute job does.
+"""How a training job uses the data service of a compute job, and the part of each rank of the compute job.
 
 *Dispatchers* know the datasets and divide the work, *workers* compute. A `ComputeService` on rank 0 of the
 compute job keeps their addresses. Its own addresses and key are in a `TfDataServiceConfig`, which is passed as a file.
@@ -21,7 +21,7 @@ from horovod.common.basics import HorovodBasics
 from horovod.runner.common.service.compute_service import ComputeClient
 
 SIDES = ("compute", "training")
-_LOOK_SECONDS = 0.1  # between two looks whether the file is there: it may be on a file system of another machine
+_LOOK_SECONDS = 0.1  # interval of checks for the file, which may be on another machine's file system
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TfDataServiceConfig:
 
     @staticmethod
     def from_dict(config: dict[str, Any]) -> TfDataServiceConfig:
-        """What `to_dict` was called on."""
+        """The inverse of `to_dict`."""
         addresses = {
             name: [(str(host), int(port)) for host, port in places] for name, places in config["addresses"].items()
         }

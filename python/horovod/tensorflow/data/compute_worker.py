@@ -45,7 +45,7 @@ def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int) 
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
-    """What the command line says."""
+    """The parsed command line."""
     parser = argparse.ArgumentParser(
         prog="python -m horovod.tensorflow.data.compute_worker",
         description="Preprocess data for a training job; start it with horovodrun.",
@@ -62,7 +62,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _remove(configfile: str) -> None:
-    """It leads nowhere any more."""
+    """It is no longer valid."""
     with contextlib.suppress(OSError):
         os.unlink(configfile)
 

@@ -1,4 +1,4 @@
-"""Elastic training with tf.keras: go on when hosts come and go. `KerasState` is what survives."""
+"""Elastic training with tf.keras: continue when hosts come and go. `KerasState` is the state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compression of tensors on their way: what `compression=` takes, in `Compression`.
+"""Compression of tensors during a reduction: `Compression` has the values for `compression=`.
 
 There are two kinds. A *casting* compressor (casts.py; and any class with the static methods `compress` and
 `decompress`) changes the tensor before an ordinary reduction and changes the result back. A *reducing* compressor
@@ -16,7 +16,7 @@ from horovod.torch.compression.top_k import TopKCompressor
 
 
 class Compression:
-    """What `compression=` takes.
+    """The values for `compression=`.
 
     `int8` remembers what it left out under the tensor's name; where two models with the same names take turns, give
     each its own: `Compression.int8()`.

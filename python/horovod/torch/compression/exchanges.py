@@ -23,7 +23,7 @@ from horovod.torch.compression.wire import Operation
 
 Steps: TypeAlias = Generator[Operation, torch.Tensor, torch.Tensor]
 
-# How long a waiter looks at one exchange before it looks at the others again, and when there are no others.
+# How long a waiter checks one exchange before it checks the others again, with and without others.
 _SLICE_AMONG_MANY = 0.001
 _SLICE_ALONE = 0.2
 
@@ -58,7 +58,7 @@ class Exchange:
         self._failure, self.is_over = failure, True
 
     def result(self) -> torch.Tensor:
-        """What the steps returned; raises what they raised."""
+        """The result of the steps; raises their exception."""
         if self._failure is not None:
             raise self._failure
         assert self._result is not None

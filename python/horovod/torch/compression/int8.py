@@ -1,9 +1,9 @@
-"""Eight bits per element. Vocabulary: a *block* is 128 elements that share a scale, on the wire 132 bytes: the elements
+"""Eight bits per element. Vocabulary: a *block* is 128 elements that share a scale, encoded in 132 bytes: the elements
 and then the scale as float32. A *share* is what one rank adds up for all: equally many blocks, padded with zeros.
 
 Each rank sends every share to its rank (alltoall), which adds them up in float32 and sends the sum to all (allgather).
 Both ways together that is a quarter of the bytes of an allreduce in float32, plus 3 % for scales and at most 6 % for
-padding. What rounding loses on either way is remembered by the rank that rounded.
+padding. The rank that rounds remembers the rounding error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Errors:
 class Int8Compressor(ReducingCompressor):
     """Sends floating-point tensors as int8 with a scale for every 128 elements.
 
-    An object remembers errors by name; calling it makes another one with a memory of its own.
+    An object remembers errors by name; calling it creates another one with its own memory.
     """
 
     def __init__(self, error_feedback: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""What a compressor remembers of each tensor from one reduction to the next: above all the error it made, which it adds
+"""The state of a compressor for each tensor between reductions: mainly its error, which it adds
 to the next value (error feedback). Small values that are left out again and again so arrive in the end. When a
 GradScaler changes its scale, what is remembered counts once with the old one.
 
@@ -43,5 +43,5 @@ class Memory(Generic[S]):
 
 
 def error_of(wanted: torch.Tensor, sent: torch.Tensor) -> torch.Tensor:
-    """What is missing in `sent`. Overflows, as mixed precision makes them now and then, are not remembered."""
+    """The part missing in `sent`. Overflows, which mixed precision causes occasionally, are not remembered."""
     return torch.nan_to_num_(wanted - sent, nan=0.0, posinf=0.0, neginf=0.0)

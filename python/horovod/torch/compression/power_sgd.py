@@ -1,5 +1,5 @@
 """Low rank (PowerSGD, Vogels et al. 2019). The sum M of the ranks' matrices is approximated by P Q', of which P and Q
-have few columns: one step of the power method, which goes on from the Q of the time before.
+have few columns: one step of the power method, which starts from the Q of the previous time.
 
     P = orthonormal(sum of M_rank Q)       one small allreduce
     Q = sum of M_rank' P                   another
@@ -63,8 +63,8 @@ class PowerSGDCompressor(ReducingCompressor):
         return reduced.mul_(job.factor).view(job.tensor.shape).to(job.tensor.dtype)
 
     def _start_values(self, name: str, state: _State, matrix: torch.Tensor) -> torch.Tensor:
-        """The Q of the time before. Random where that says nothing: at first, and after zeros or an overflow, in which
-        the power method would be caught for ever."""
+        """The previous Q. Random if that is useless: at first, and after zeros or an overflow, in which
+        the power method would be stuck forever."""
         before = matrix.new_zeros(matrix.shape[1], self._rank) if state.right is None else state.right
         lengths = before.norm(dim=0)
         usable = (lengths > 0) & lengths.isfinite()

@@ -1,4 +1,4 @@
-"""Compressors that run the whole reduction: what they have in common.
+"""Compressors that run the whole reduction: their common base.
 
 Thread rule: any thread; reductions of one name one after the other.
 """
@@ -32,7 +32,7 @@ class Job:
 
     tensor: torch.Tensor
     memory_name: str | None  # None: nothing is remembered
-    name: str  # on the wire
+    name: str  # in the negotiation
     process_set: ProcessSet
     ranks: int  # in the set
     op: int
@@ -41,7 +41,7 @@ class Job:
 
     @property
     def factor(self) -> float:
-        """What the sum over the ranks is multiplied by."""
+        """The factor for the sum over the ranks."""
         return self.postscale / self.ranks if self.op == Average else self.postscale
 
     def values(self, dtype: torch.dtype) -> torch.Tensor:
@@ -50,7 +50,7 @@ class Job:
         return values if self.prescale == 1.0 else values.mul_(self.prescale)
 
     def rows_of_this_rank(self) -> slice:
-        """What reducescatter gives to this rank: the first ranks get one row more if they cannot all get the same."""
+        """This rank's part in reducescatter: the first ranks get one row more if they cannot all get the same."""
         rank = self.process_set.rank()
         assert rank is not None
         each, more = divmod(self.tensor.shape[0], self.ranks)
@@ -61,9 +61,9 @@ class Job:
 class ReducingCompressor(ABC):
     """A compressor that exchanges the tensors itself, for Average and Sum of dense floating-point tensors.
 
-    What is lost in one reduction is added to the next one of the same name (error feedback), unless the name is None.
+    The error of one reduction is added to the next one of the same name (error feedback), unless the name is None.
     Tensors that are small or not of a floating-point type are reduced as they are. All ranks get the same bits. While a
-    rank has joined (`hvd.join`), larger ones fail: it cannot take part in what they are made of.
+    rank has joined (`hvd.join`), larger ones fail: it cannot take part in their exchanges.
     """
 
     def reduce_async(

@@ -1,6 +1,6 @@
-"""The collectives that compressors are made of.
+"""The collectives that compressors use.
 
-They go to the engine directly and take no operation number: how far an exchange has come differs between ranks, and
+They go to the engine directly and take no operation number: the progress of an exchange differs between ranks, and
 the numbers, which name the unnamed operations, must not.
 
 Thread rule: any thread.
@@ -29,11 +29,11 @@ class Operation(Pending):
     __slots__ = ()
 
     def is_done(self) -> bool:
-        """Whether `take` will not block, be it because the operation is no more."""
+        """Whether `take` will not block, including when the operation no longer exists."""
         return operations.is_over(self.native)
 
     def wait_for(self, seconds: float) -> None:
-        """Wait until it is done or the time is over; what came of it, `take` says."""
+        """Wait until it is done or the time is over; `take` returns the result."""
         library().hvd_wait(self.native, seconds)
 
     def take(self) -> torch.Tensor:

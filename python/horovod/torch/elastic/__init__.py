@@ -1,4 +1,4 @@
-"""Elastic training: go on when hosts come and go. `TorchState` is what survives, `run` the loop around the training."""
+"""Elastic training: continue when hosts come and go. `TorchState` is the state, `run` the loop around training."""
 
 from __future__ import annotations
 

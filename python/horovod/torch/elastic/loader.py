@@ -1,4 +1,4 @@
-"""Batches for elastic training: go on in the middle of an epoch, and keep the account of what was processed."""
+"""Batches for elastic training: continue in the middle of an epoch, and track the processed samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ElasticDataLoader:
     """A DataLoader over what is left of the epoch, which records every batch that it hands out.
 
     Hold `loader.sampler` in the state, commit (or check for changed hosts) after the step and not before, and call
-    `loader.sampler.set_epoch` at the end of an epoch. Each loop over it goes on where the last one stopped.
+    `loader.sampler.set_epoch` at the end of an epoch. Each loop over it continues where the last one stopped.
 
     All ranks get the same number of batches. With a sampler that does not fill up, a rank for which nothing is left
     gets None as its last batch: it takes part in the step without samples.

@@ -19,7 +19,7 @@ def snapshot(value: Any, previous: Any = None) -> Any:
         return _copy_of_tensor(value, previous)
     if isinstance(value, dict):
         known = previous if isinstance(previous, dict) else {}
-        copied = copy.copy(value)  # also what a state_dict has beside its items: versions
+        copied = copy.copy(value)  # also attributes of a state_dict besides its items: versions
         copied.update({key: snapshot(each, known.get(key)) for key, each in value.items()})
         return copied
     if type(value) in (list, tuple):
@@ -29,7 +29,7 @@ def snapshot(value: Any, previous: Any = None) -> Any:
 
 
 def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """Return the tree with every tensor replaced; what is no tensor is shared."""
+    """Return the tree with every tensor replaced; other values are shared."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The state of a training with PyTorch: what has a state_dict by handlers, the rest as plain objects."""
+"""The state of training with PyTorch: handlers for objects with a state_dict, the rest as plain objects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ V = TypeVar("V")
 class StateHandler(Generic[V]):
     """Keeps a value that is changed in place, and a snapshot of it. Subclasses know one type of value."""
 
-    root_rank = 0  # whose value `sync` takes over; the state sets it before
+    root_rank = 0  # `sync` copies the value of this rank; set by the state
 
     def __init__(self, value: V) -> None:
         self.value = value
@@ -52,7 +52,7 @@ class StateHandler(Generic[V]):
 
 @runtime_checkable
 class HasStateDict(Protocol):
-    """Schedulers, GradScalers and whatever else can tell and take its state."""
+    """Schedulers, GradScalers and other objects with `state_dict` and `load_state_dict`."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state_dict: Any) -> Any: ...
@@ -62,7 +62,7 @@ D = TypeVar("D", bound=HasStateDict)
 
 
 class StateDictHandler(StateHandler[D]):
-    """Values whose snapshot is a copy of their state_dict. They travel pickled, unless a subclass knows better."""
+    """Values whose snapshot is a copy of their state_dict. They are sent pickled, unless a subclass overrides that."""
 
     def __init__(self, value: D) -> None:
         super().__init__(value)
@@ -114,7 +114,7 @@ class OptimizerStateHandler(StateDictHandler[optim.Optimizer]):
 
 
 class SamplerStateHandler(StateDictHandler[ElasticSampler]):
-    """Samplers: how far they are."""
+    """Samplers: their progress."""
 
 
 Registry = list[tuple[type[Any], type[StateHandler[Any]]]]
@@ -171,7 +171,7 @@ class TorchState(ObjectState):
             self._handlers[name].set_value(value)
 
     def save(self) -> None:
-        # What may fail comes first, so that a snapshot is of one moment: a ShardedOptimizer collects its state.
+        # Steps that may fail come first, so that a snapshot is consistent: a ShardedOptimizer collects its state.
         for handler in sorted(self._handlers.values(), key=lambda each: not isinstance(each.value, ShardedOptimizer)):
             handler.save()
         super().save()
@@ -188,7 +188,7 @@ class TorchState(ObjectState):
         super().sync()
 
     def durable_values(self) -> Any:
-        """The snapshots; the handlers write into other memory until the file is there."""
+        """The snapshots; the handlers write into other memory until the file is written."""
         lent = {name: handler.lend_saved() for name, handler in self._handlers.items()}
         return {**super().durable_values(), "handlers": lent}
 

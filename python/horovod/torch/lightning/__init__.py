@@ -4,10 +4,10 @@
     trainer = Trainer(strategy=HorovodStrategy())       # or, after that import, strategy="horovod"
 
 started as `horovodrun -np 4 python train.py`. Every process is one rank and has one device, so leave `devices` and
-`num_nodes` alone. `strategy.py` says what the strategy does.
+`num_nodes` alone. `strategy.py` describes the strategy.
 
 The two names of Lightning are two copies of its classes. `HorovodStrategy` is for the one that is imported already, or
-else installed; where both are, `strategy_class("pytorch_lightning")` says which.
+else installed; with both, `strategy_class("pytorch_lightning")` selects one.
 """
 
 from __future__ import annotations

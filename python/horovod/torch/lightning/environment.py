@@ -1,4 +1,4 @@
-"""What Lightning asks about the place of a process, answered by Horovod."""
+"""The ranks of a process for Lightning, from Horovod."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from horovod.torch import mpi_ops
 if TYPE_CHECKING:
     from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
 else:
-    ClusterEnvironment = object  # which of Lightning's two it is, __init__.py knows
+    ClusterEnvironment = object  # __init__.py chooses between Lightning's two classes
 
 
 class EnvironmentMethods(ClusterEnvironment):
-    """Mixed in before Lightning's ClusterEnvironment. The processes are there; the world is as the launcher said."""
+    """Mixed in before Lightning's ClusterEnvironment. The processes already exist; the launcher defines the world."""
 
     @property
     def creates_processes_externally(self) -> bool:

@@ -1,4 +1,4 @@
-"""What `Trainer(strategy=HorovodStrategy())` does.
+"""The implementation of `Trainer(strategy=HorovodStrategy())`.
 
 Every optimizer is wrapped in hvd.DistributedOptimizer. Lightning runs a step as one call, optimizer.step(closure): the
 closure computes the gradients and clips them. So gradients, whose reduction starts during backward, are waited for at
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytorch_lightning.plugins import Precision
     from pytorch_lightning.strategies import ParallelStrategy
 else:
-    ParallelStrategy = object  # which of Lightning's two it is, __init__.py knows
+    ParallelStrategy = object  # __init__.py chooses between Lightning's two classes
 
 T = TypeVar("T")
 
@@ -81,12 +81,12 @@ class StrategyMethods(ParallelStrategy):
     # ---- where this process is
 
     def set_world_ranks(self) -> None:
-        """Only rank 0 writes what Lightning says once."""
+        """Only rank 0 writes Lightning's messages that should appear once."""
         rank_zero_only.rank = mpi_ops.rank()  # type: ignore[attr-defined]
 
     @property
     def is_distributed(self) -> bool:
-        """What Lightning asks strategies it does not know, before it gives each rank its part of the data."""
+        """Queried by Lightning for external strategies, before it gives each rank its part of the data."""
         return True
 
     @property
@@ -171,7 +171,7 @@ class StrategyMethods(ParallelStrategy):
                 self._is_accumulating = False
 
     def teardown(self) -> None:
-        """Let go of the parameters' gradients: the next `fit` wraps anew."""
+        """Release the parameters' gradients: the next `fit` wraps the optimizers again."""
         for optimizer in self.optimizers:
             release(optimizer)
         super().teardown()

@@ -56,7 +56,7 @@ def DistributedOptimizer(  # noqa: N802
         groups = num_groups if groups is None else groups
     if backward_passes_per_step <= 0:
         raise ValueError(f"backward_passes_per_step must be positive, not {backward_passes_per_step}")
-    is_reducing(compression)  # only to complain about a class that wants an object
+    is_reducing(compression)  # raises for a class if an object is needed
     check_groups(groups)
     may_have_others = mpi_ops.is_initialized() and (mpi_ops.size() > 1 or elastic.is_worker())
     if op == Adasum and may_have_others:
@@ -121,7 +121,7 @@ def _with_methods(optimizer: torch.optim.Optimizer, methods: type[Methods]) -> M
     twin = cls.__new__(cls)
     try:
         base.__init__(twin, optimizer.param_groups, **options)
-    except TypeError:  # a class of the user's that wants more arguments: take what they were made into
+    except TypeError:  # a user's class that needs more arguments: use the class they were turned into
         twin.__dict__.update(optimizer.__dict__)
         twin.state = defaultdict(dict)
     return twin

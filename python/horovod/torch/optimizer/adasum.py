@@ -1,7 +1,7 @@
 """The methods that turn an optimizer's class into one that combines the *steps* of all ranks by Adasum.
 
-As soon as a parameter's gradient is there, the optimizer steps for that parameter alone; the difference that the step
-makes is what travels, and the parameter itself stays until `step()` adds the combined difference.
+As soon as a parameter's gradient is ready, the optimizer steps for that parameter alone; the difference that the step
+makes is sent, and the parameter itself stays until `step()` adds the combined difference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Parameter:
         self.name = name
         self.left = left  # backward passes until it steps
         self.handle = 0  # of the reduction under way; 0: none
-        self.small = tensor  # what travels
+        self.small = tensor  # the tensor to send
         self.context: Any = None  # of the compression
 
 
@@ -43,7 +43,7 @@ class AdasumMethods(torch.optim.Optimizer):
     process_set: ProcessSet
 
     def _begin(self, names: Names, compression: Any, passes: int, process_set: ProcessSet) -> None:
-        """What a constructor would do; the constructor is that of the optimizer's class."""
+        """In place of a constructor, which is that of the optimizer's class."""
         self._parameter_names = names
         self._compression = compression
         self.op = Adasum
@@ -65,7 +65,7 @@ class AdasumMethods(torch.optim.Optimizer):
         handles.when_restarted(self._leave_world)
 
     def _leave_world(self) -> None:
-        """A new world has been formed: nothing of the old one is under way any more, and its handles mean nothing."""
+        """A new world has been formed: operations of the old one have ended, and its handles are invalid."""
         for parameter in self._on_their_way:
             parameter.left = self.backward_passes_per_step
             parameter.handle = 0
@@ -102,7 +102,7 @@ class AdasumMethods(torch.optim.Optimizer):
         return parameter.handle, parameter.context
 
     def synchronize(self) -> None:
-        """Nothing: what travels are steps, not gradients."""
+        """Nothing: steps are sent, not gradients."""
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:

@@ -38,7 +38,7 @@ class DistributedMethods(torch.optim.Optimizer):
     def _begin(
         self, names: Names, wire: Wire, passes: int, predivide: float, groups: Sequence[Sequence[str]], active: bool
     ) -> None:
-        """What a constructor would do; the constructor is that of the optimizer's class."""
+        """In place of a constructor, which is that of the optimizer's class."""
         self._parameter_names = names
         self._wire = wire
         self._groups = groups
@@ -98,9 +98,9 @@ class DistributedMethods(torch.optim.Optimizer):
     def _allreduce_grad_async(self, p: torch.Tensor) -> tuple[int | Callable[[], Any], Any]:
         """Start to reduce the gradient of a parameter, and return a handle and what decompression needs.
 
-        Backward does this by itself. It is here for libraries that know a wrapped optimizer by it, or start a reduction
-        of their own. Of a sparse gradient, or one that the compression reduces itself, the handle is a function: call
-        it to wait for the result.
+        Backward does this itself. It exists for libraries that recognise a wrapped optimizer by it, or start a
+        reduction of their own. Of a sparse gradient, or one that the compression reduces itself, the handle is a
+        function: call it to wait for the result.
         """
         if p.grad is None:
             p.grad = torch.zeros_like(p, requires_grad=False)
@@ -127,7 +127,7 @@ class DistributedMethods(torch.optim.Optimizer):
             self._reducer.set_passes(passes)
 
     def _take(self) -> None:
-        """What is reduced is used by a step now."""
+        """A step now uses the reduced gradients."""
         if self._reducer is not None:
             self._reducer.take()
         self._synchronized = self._synchronized_for_scaler = False

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-# Not public, but what DistributedDataParallel stands on as well.
+# Not public, but DistributedDataParallel relies on it, too.
 _queue_callback: Callable[[Callable[[], None]], None] | None = getattr(
     torch.autograd.Variable._execution_engine, "queue_callback", None
 )
@@ -24,7 +24,7 @@ _FUNCTION_IN_BACKWARD = BackwardCFunction.apply.__code__
 
 
 def at_end_of_task(call: Callable[[], None]) -> bool:
-    """Call this at the end of the innermost backward under way. False: nothing is called, there is no way to do it."""
+    """Call this at the end of the current innermost backward. False: not possible, nothing will be called."""
     if _queue_callback is None:
         return False
     try:
@@ -35,7 +35,7 @@ def at_end_of_task(call: Callable[[], None]) -> bool:
 
 
 def at_end_of_backward(call: Callable[[], None]) -> bool:
-    """Call this at the end of the user's backward under way. False: nothing is called, there is no way to do it."""
+    """Call this at the end of the user's current backward. False: not possible, nothing will be called."""
     node = enclosing_node()
     following = [] if node is None else [each for each, _ in node.next_functions if each is not None]
     if not following:

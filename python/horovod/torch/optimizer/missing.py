@@ -29,7 +29,7 @@ class Missing:
         self._slots = sorted(slots, key=lambda slot: slot.name)
         self._wire = wire
         # First whether anything is missing, so that this one has to be looked at in the usual case; then for each slot.
-        # Of the type that gradients usually have, and reduced like them, so that they can travel together.
+        # The usual type of gradients, and reduced like them, so that they can be sent together.
         self._marks = (c_float * (1 + len(slots)))()
         self._batch = Batch(1)
         self._set_id: int | None = None  # that the request names

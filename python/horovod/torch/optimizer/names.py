@@ -1,4 +1,4 @@
-"""What an optimizer's parameters are called on the wire, and which of them travel as a group."""
+"""The names of an optimizer's parameters in the negotiation, and their groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def name_parameters(
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None,
     unnamed: str = "allreduce.noname.{group}.{index}",
 ) -> Names:
-    """The name of every parameter: the user's, or one made of its place. ValueError unless the user's are usable."""
+    """The name of every parameter: the user's, or one derived from its index. ValueError for invalid user names."""
     if named_parameters is None:
         places = [
             (group, parameter)

@@ -1,12 +1,12 @@
 """Reduces the gradients of an optimizer while backward computes them.
 
-A hook on each parameter notes that its gradient is there. When all gradients of a *bucket* are, their requests go to
+A hook on each parameter records that its gradient is ready. When all gradients of a *bucket* are, their requests go to
 the engine in one call, whose thread reduces them while backward goes on, if it has a core to do so. At the end of
 backward the rest of what is ready is sent, and everything is waited for that all ranks have sent (missing.py): when
 backward returns, gradients are *final*. `finish` sends and waits for what is left in `step()`; with
 HOROVOD_TORCH_WAIT_IN_STEP=1 that is where all waiting happens.
 
-Requests are made once, in the order in which gradients become ready; every rank learns that order by itself in its
+Requests are made once, in the order in which gradients become ready; every rank determines that order itself in its
 first step, in which it sends everything at the end of backward. Ranks need not agree on it: each gradient is negotiated
 by its own name.
 
@@ -38,7 +38,7 @@ class Reducer:
     # Of a step.
     _in_backward: bool  # a gradient has become ready, and the end of that backward has not been seen
     _retried: bool  # a backward took the place of one that failed
-    _sent_before: int  # how many gradients were sent when the ranks last told each other
+    _sent_before: int  # number of gradients sent at the last exchange between the ranks
     _done: set[Slot]  # whose gradients are final, while others are not
     _problem: Exception | None  # with those, for the end of the step
     _watched: list[tuple[Slot, torch.Tensor, int]]  # on their way while the user's code runs; with versions
@@ -52,7 +52,7 @@ class Reducer:
     _missing: Missing
 
     def __init__(self, wire: Wire, passes: int, groups: Sequence[Sequence[str]]) -> None:
-        """`groups` holds the names of parameters that travel together."""
+        """`groups` has the names of parameters that are sent together."""
         self._wire = wire
         self._passes = passes
         self._groups = groups
@@ -173,7 +173,7 @@ class Reducer:
     # ---- the end of backward
 
     def _backward_ended(self) -> None:
-        """Send what is ready although others of its bucket are not, and tell the other ranks what is missing here."""
+        """Send ready gradients of incomplete buckets, and tell the other ranks which ones are missing here."""
         if not self._in_backward:
             return
         self._in_backward = False
@@ -238,7 +238,7 @@ class Reducer:
     def forgive_failed_backward(self) -> None:
         """Let a new backward take the place of one that raised, if one did.
 
-        What that one has sent stays this step's gradient, because the other ranks may count on it; the new one
+        The gradient already sent stays this step's gradient, because the other ranks may count on it; the new one
         supplies the rest. So every rank still takes part once in the reduction of every gradient of a step.
         """
         if not self._in_backward:
@@ -274,7 +274,7 @@ class Reducer:
         return True
 
     def finish(self) -> None:
-        """Reduce what has not been sent (zeros for a parameter without gradient) and wait for everything.
+        """Reduce the gradients not yet sent (zeros for a parameter without gradient) and wait for everything.
 
         Every rank of the set takes part in the reduction of every gradient, whatever its own backward has computed.
         """
@@ -303,7 +303,7 @@ class Reducer:
         self.count_anew()
 
     def _end_step(self) -> None:
-        """Wait for everything. The counts stay as they are, unless something went wrong."""
+        """Wait for everything. The counts stay as they are, unless there was an error."""
         problem = self._requests.wait() or self._problem or self._change_by_others()
         problem = self._requests.finish(problem)
         if self._retried:
@@ -343,7 +343,7 @@ class Reducer:
         self._retried = False
 
     def _leave_world(self) -> None:
-        """A new world has been formed: nothing of the old one is under way any more, and its handles mean nothing."""
+        """A new world has been formed: operations of the old one have ended, and its handles are invalid."""
         self._requests.forget()
         self._missing.forget()
         self._clear()
@@ -356,7 +356,7 @@ class Reducer:
         if not thawed:
             return
         self._frozen = [(name, parameter) for name, parameter in self._frozen if not parameter.requires_grad]
-        first = Reducer(self._wire, self._passes, ())  # of this step: the others have been reduced already
+        first = Reducer(self._wire, self._passes, ())  # of this step: the others have already been reduced
         first.add(thawed)
         first.detach()
         first.finish()

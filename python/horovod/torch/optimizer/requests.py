@@ -181,7 +181,7 @@ def _addresses(slots: Sequence[Slot], tensors: Sequence[torch.Tensor]) -> list[i
         for slot, tensor, address in zip(slots, tensors, addresses, strict=True):
             if address == 0 and tensor.numel() > 0:
                 raise ValueError(
-                    f"the gradient of {slot.text()} is a {type(tensor).__name__} without memory of its own, which "
+                    f"the gradient of {slot.text()} is a {type(tensor).__name__} without its own memory, which "
                     "cannot be reduced; gradients must be ordinary tensors"
                 )
     return addresses

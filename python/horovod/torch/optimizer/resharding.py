@@ -1,4 +1,4 @@
-"""What becomes of a divided state when the ranks change: kept, cut from a loaded one, moved to its new owners, or lost.
+"""The divided state when the ranks change: kept, taken from a loaded one, moved to its new owners, or lost.
 
 All ranks of the set say once per world what they have (`exchange`), and come to the same verdict (`judge`): ranks and
 processes need not be the same as before, even where their number is.
@@ -43,7 +43,7 @@ class Place:
 
 
 class Has(IntEnum):
-    """What a rank has of the state."""
+    """A rank's part of the state."""
 
     NOTHING = 0  # as before the first step
     ALL = 1  # loaded, not stepped since
@@ -53,7 +53,7 @@ class Has(IntEnum):
 
 @dataclass(frozen=True)
 class Holding:
-    """What a rank has, as it tells the others."""
+    """A rank's part, as reported to the others."""
 
     has: Has
     rank: int  # whose piece it is,
@@ -62,15 +62,15 @@ class Holding:
 
 
 class Verdict(Enum):
-    """What all ranks do."""
+    """The action of all ranks."""
 
     KEEP = "every rank has the piece that it needs"
     CUT = "every rank has all of it, or there is none yet"
-    MOVE = "all pieces are there, at other ranks"
+    MOVE = "all pieces exist, on other ranks"
 
 
 def exchange(mine: Holding, place: Place, process_set: ProcessSet) -> list[Holding]:
-    """What every rank has. Collective over the set, unless this process is alone."""
+    """The parts of all ranks. Collective over the set, unless this process is alone."""
     if place.size == 1:
         return [mine]
     everyones = allgather_object_in(process_set, astuple(mine), "sharded.world")
@@ -78,7 +78,7 @@ def exchange(mine: Holding, place: Place, process_set: ProcessSet) -> list[Holdi
 
 
 def judge(holdings: Sequence[Holding]) -> Verdict:
-    """What to do with so many ranks; RuntimeError if parts are missing or do not belong together."""
+    """The action for this number of ranks; RuntimeError if parts are missing or do not belong together."""
     ranks_with = {has: [rank for rank, each in enumerate(holdings) if each.has == has] for has in Has}
     if ranks_with[Has.TORN]:
         raise RuntimeError(
@@ -98,7 +98,7 @@ def judge(holdings: Sequence[Holding]) -> Verdict:
     size = pieces[0].size
     if len({(each.size, each.steps) for each in pieces}) > 1 or sorted(e.rank for e in pieces) != list(range(size)):
         raise RuntimeError(
-            f"the world has {len(holdings)} ranks now, and the optimizer cannot go on: pieces of its state are lost "
+            f"the world has {len(holdings)} ranks now, and the optimizer cannot continue: pieces of its state are lost "
             f"with ranks that left, or are from different steps ({_list(pieces)}); {_REMEDY}"
         )
     in_place = len(pieces) == len(holdings) and all(each.rank == rank for rank, each in enumerate(holdings))

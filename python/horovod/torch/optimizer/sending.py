@@ -19,7 +19,7 @@ from horovod.torch.optimizer.slots import Slot
 
 @dataclass(frozen=True)
 class Wire:
-    """What is the same for all gradients of an optimizer."""
+    """The settings for all gradients of an optimizer."""
 
     op: int
     prescale_factor: float
@@ -30,7 +30,7 @@ class Wire:
 
     @property
     def is_plain(self) -> bool:
-        """Whether gradients travel as they are."""
+        """Whether gradients are sent unchanged."""
         return self.compression is NoneCompressor or isinstance(self.compression, NoneCompressor)
 
 

@@ -2,7 +2,7 @@
 
 A step: gradients are reduced and scattered, so that every rank has the result for its piece of the parameters; an
 inner optimizer of the given class, which holds the state of that piece alone, steps; the pieces are gathered. The bytes
-on the wire are those of an allreduce, the state takes a part of the memory.
+on the network equal those of an allreduce, and the memory for the state is divided by the number of ranks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from horovod.torch.optimizer.names import name_parameters
 from horovod.torch.optimizer.resharding import Has, Holding, Place, Verdict, exchange, gather_entries, judge
 from horovod.torch.optimizer.shards import ShardedBucket, divide
 
-# Those that treat every element of a parameter by itself, so that pieces give the same result as the whole.
+# These treat every element of a parameter separately, so that pieces give the same result as the whole.
 _ELEMENTWISE = {
     "ASGD",
     "Adadelta",
@@ -59,11 +59,11 @@ class ShardedOptimizer(torch.optim.Optimizer):
         process_set: ProcessSet = global_process_set,
         elementwise: bool | None = None,
     ) -> None:
-        """`elementwise=True` vouches for a class that is not torch's: its step treats every element by itself."""
+        """`elementwise=True` accepts a class that is not torch's: its step must treat every element separately."""
         _check_elementwise(optimizer, elementwise)
         if op not in (Average, Sum):
             raise ValueError("ShardedOptimizer reduces with hvd.Average or hvd.Sum")
-        name_parameters(optimizer, named_parameters)  # only to complain: parameters do not travel one by one
+        name_parameters(optimizer, named_parameters)  # only to validate the names: parameters are not sent one by one
         self._class = type(optimizer)
         self._options = optimizer.defaults
         self._op = op

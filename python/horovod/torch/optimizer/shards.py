@@ -24,12 +24,12 @@ class ShardedBucket:
             total += parameter.numel()
         self.length = -(-total // size)
         self._total, self._first = total, rank * self.length
-        # What the inner optimizer sees as its parameter.
+        # The parameter of the inner optimizer.
         self.shard = torch.nn.Parameter(torch.zeros(self.length, dtype=first.dtype, device=first.device))
         self._flat = torch.zeros(size * self.length, dtype=first.dtype, device=first.device)
 
     def flatten(self, tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        """The tensors, shaped like the parameters, end to end; None stands for zeros. Valid until the next call."""
+        """The tensors, shaped like the parameters, concatenated; None means zeros. Valid until the next call."""
         with torch.no_grad():
             for start, parameter, tensor in zip(self.starts, self.parameters, tensors, strict=True):
                 place = self._flat[start : start + parameter.numel()]

@@ -13,7 +13,7 @@ BUCKET_BYTES = 16 << 20
 
 
 class Slot:
-    """One parameter's gradient: how often it is still to be computed before it can be reduced, and what is sent."""
+    """One parameter's gradient: how many passes are left before it can be reduced, and the tensor to send."""
 
     __slots__ = ("bucket", "dtype", "finish", "index", "left", "name", "need", "numel", "parameter", "shape", "sparse")
 
@@ -31,14 +31,14 @@ class Slot:
         self.finish: Callable[[], None] | None = None  # what is to be done once the reduction is done
 
     def text(self) -> str:
-        """How messages speak of the parameter: a name that was made of its place says little by itself."""
+        """The parameter in messages: a name derived from its index is not informative alone."""
         if ".noname." not in self.name:
             return self.name
         return f"{self.name} (a parameter of shape {tuple(self.parameter.shape)})"
 
 
 class Bucket:
-    """Slots that are submitted together, once the gradient of each is there."""
+    """Slots that are submitted together, when all their gradients are ready."""
 
     __slots__ = ("count", "grads", "grouped", "ready", "sent", "slots")
 

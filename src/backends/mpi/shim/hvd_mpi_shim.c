@@ -88,7 +88,7 @@ static hvd_mpi_reduce reduce_function;
 
 enum { FLOAT16 = 6, FLOAT32 = 7, FLOAT64 = 8, BOOL = 9, BFLOAT16 = 10 };
 
-/* MPI tells a user's reduction the type, but not which reduction it is: so there is one function for each. */
+/* MPI passes the type to a user's reduction, but not the operation, so there is one function for each. */
 #define OWN(name, dtype, op)                                                \
   static void name(void* in, void* inout, int* count, MPI_Datatype* type) { \
     (void)type;                                                             \

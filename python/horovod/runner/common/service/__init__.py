@@ -1,1 +1,1 @@
-"""Services that processes of a job, or of two jobs, find each other with."""
+"""Services with which processes of a job, or of two jobs, find each other."""

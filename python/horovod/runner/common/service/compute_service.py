@@ -105,14 +105,14 @@ class ComputeService(Listener):
                 return self._end()
             case "wait_for_shutdown":
                 return self._wait(lambda: self._is_over, None, "")
-        raise ValueError(f"the compute service does not know {asked['kind']!r}")
+        raise ValueError(f"the compute service does not support {asked['kind']!r}")
 
     def _register_dispatcher(self, dispatcher: int, address: str) -> None:
         self._check(dispatcher)
         with self._changed:
             known = self._dispatchers[dispatcher]
             if known not in (None, address):
-                raise ValueError(f"dispatcher {dispatcher} is registered already, under {known}, not {address}")
+                raise ValueError(f"dispatcher {dispatcher} is already registered with {known}, not {address}")
             self._dispatchers[dispatcher] = address
             self._changed.notify_all()
 

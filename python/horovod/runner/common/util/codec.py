@@ -1,4 +1,4 @@
-"""Objects as text. Reading runs code of the writer's choice: never for text from a stranger."""
+"""Objects as text. Decoding can run arbitrary code: never decode untrusted text."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def dumps_base64(obj: Any, to_ascii: bool = True) -> str | bytes:
 
 
 def loads_base64(encoded: str | bytes) -> Any:
-    """The object that `dumps_base64` was given."""
+    """The object that was passed to `dumps_base64`."""
     return pickle.loads(base64.b64decode(encoded))

@@ -49,6 +49,6 @@ def validate_config_args(args: Any) -> None:
 
 
 def set_env_from_args(env: MutableMapping[str, str], args: Any) -> MutableMapping[str, str]:
-    """Put what the tuning options of `args` say into `env`, and return it."""
+    """Add the tuning options of `args` to `env`, and return it."""
     env.update(options.variables_of(args))
     return env

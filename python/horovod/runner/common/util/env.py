@@ -1,4 +1,4 @@
-"""What the environment says: our place in the world, and what may be passed on to other hosts."""
+"""Environment variables: the rank of this process, and which variables are forwarded to other hosts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PLACES = (
 
 
 def is_exportable(v: str) -> bool:
-    """Whether a variable of this name is passed on to workers on other hosts."""
+    """Whether a variable of this name is forwarded to workers on other hosts."""
     return not any(re.fullmatch(pattern, v) for pattern in IGNORE_REGEXES)
 
 
 def get_env_rank_and_size() -> tuple[int, int]:
-    """Rank and size as the launcher (ours, Open MPI's or another MPI's) tells them; (0, 1) without one.
+    """Rank and size set by the launcher (ours, Open MPI's or another MPI's); (0, 1) without one.
 
-    RuntimeError if only one of them is told.
+    RuntimeError if only one of them is set.
     """
     for rank_name, size_name in _PLACES:
         rank, size = os.environ.get(rank_name), os.environ.get(size_name)

@@ -1,4 +1,4 @@
-"""A name for "this machine as processes see it": equal for two processes that share memory."""
+"""A name for this machine that is equal for two processes that share memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def host_hash(salt: str | None = None) -> str:
         try:
             text += os.readlink(f"/proc/self/ns/{namespace}")
         except OSError:
-            continue  # not Linux, or not mounted: the name has to do
+            continue  # not Linux, or not mounted: the name must suffice
     if salt is not None:
         text += salt
     return f"{socket.gethostname()}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"

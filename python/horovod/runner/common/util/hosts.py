@@ -1,4 +1,4 @@
-"""Hosts and their slots, and which rank goes where. The program horovodrun decides for itself, by the same rules."""
+"""Hosts and their slots, and which rank goes where. horovodrun itself implements the same rules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HostInfo:
 
     @staticmethod
     def from_string(host_string: str) -> HostInfo:
-        """Parse `name:slots`; an IPv6 address stands in brackets."""
+        """Parse `name:slots`; an IPv6 address is in brackets."""
         found = _HOST.fullmatch(host_string.strip())
         if not found:
             raise ValueError(f"bad host {host_string!r}: expected NAME:SLOTS, as in localhost:4")
@@ -29,7 +29,7 @@ class HostInfo:
 
 @dataclass
 class SlotInfo:
-    """The place of one rank."""
+    """The slot of one rank."""
 
     hostname: str
     rank: int
@@ -74,7 +74,7 @@ def parse_host_files(filename: str) -> str:
     """Read a host file into the form of `parse_hosts`.
 
     A line is a host and its slots: `name slots=4`, `name:4`, or the bare name for one slot. Blank lines and what
-    follows a # are not read.
+    after a # are ignored.
     """
     hosts: list[str] = []
     for number, line in enumerate(Path(filename).read_text().splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Runs a shell command such that nothing of it is left behind: not when it is stopped, nor when it ends by itself."""
+"""Runs a shell command and leaves no process behind, whether it is stopped or ends normally."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def execute(
     try:
         process.wait()
     finally:
-        # Also after an exception, such as an interrupt of this thread; what the shell left behind holds the pipes.
+        # Also after an exception, such as an interrupt of this thread; background processes of the shell hold the
+        # pipes.
         terminate_executor_shell_and_children(process.pid)
         process.wait()
         over.set()
@@ -77,7 +78,7 @@ def terminate_executor_shell_and_children(pid: int) -> None:
 
 
 def prefix_stream(src: IO[bytes], dst: Any, prefix: Callable[[], str] | None) -> None:
-    """Copy lines until the source ends, each with what `prefix` returns in front."""
+    """Copy lines until the source ends, each prefixed with the result of `prefix`."""
     for line in src:
         dst.write((prefix() if prefix else "") + line.decode(errors="replace"))
         dst.flush()
@@ -120,13 +121,13 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 def _wait_for(processes: Sequence[psutil.Process], seconds: float) -> None:
-    """Wait until all have ended. Not with psutil, which would take the exit code of our child away from its owner."""
+    """Wait until all have ended. Does not use psutil, which would consume the exit code of our child."""
     deadline = time.monotonic() + seconds
     for process in processes:
         try:
             descriptor = os.pidfd_open(process.pid)
         except OSError:
-            continue  # it is gone
+            continue  # it has ended
         try:
             poll = select.poll()
             poll.register(descriptor, select.POLLIN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import secrets
 
-HOROVOD_SECRET_KEY = "_HOROVOD_SECRET_KEY"  # the variable in which a worker finds it, in hexadecimal
+HOROVOD_SECRET_KEY = "_HOROVOD_SECRET_KEY"  # the worker's variable, in hexadecimal
 DIGEST_LENGTH_BYTES = 32
 
 
@@ -20,5 +20,5 @@ def compute_digest(key: bytes, message: bytes) -> bytes:
 
 
 def check_digest(key: bytes, message: bytes, digest: bytes) -> bool:
-    """Whether `digest` is that of the message; takes the same time either way."""
+    """Whether `digest` is that of the message; constant time."""
     return hmac.compare_digest(compute_digest(key, message), digest)

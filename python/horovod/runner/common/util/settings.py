@@ -1,4 +1,4 @@
-"""How a job is to be started, as one value. `to_arguments` turns it into options of horovodrun."""
+"""The settings of a job, as one value. `to_arguments` turns it into options of horovodrun."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from horovod.runner.common.util.timeout import Timeout
 
 @dataclass(kw_only=True)
 class BaseSettings:
-    """What static and elastic jobs have in common. `verbose` is a number: 0 quiet, 2 talkative."""
+    """Shared by static and elastic jobs. `verbose` is a number from 0 (quiet) to 2."""
 
     num_proc: int | None = None
     verbose: int = 0

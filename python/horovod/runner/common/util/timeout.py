@@ -6,13 +6,13 @@ import time
 
 
 class TimeoutException(Exception):
-    """Something did not happen in time."""
+    """A time limit was exceeded."""
 
 
 class Timeout:
-    """A limit that starts to run when it is made.
+    """A limit that starts when it is created.
 
-    `message` is what the exception says; it may contain {activity} and {timeout}.
+    `message` is the text of the exception; it may contain {activity} and {timeout}.
     """
 
     def __init__(self, timeout: float, message: str) -> None:

@@ -78,6 +78,9 @@ struct BackendContext {
   std::function<Status(int32_t process_set, std::byte* data, size_t count, DType dtype, double prescale,
                        double postscale)>
       adasum = {};
+  // To be called inside run() before it waits for anything but the two above: a rank that sleeps may not have been
+  // woken yet to read what this one has sent.
+  std::function<void()> wake_others = {};
   // Why the world has failed; ok: it has not. Any thread.
   std::function<Status()> failure = {};
   // Fails the world on all ranks. Any thread.

@@ -18,6 +18,7 @@ BackendContext context_of(const World& world, ProcessSetTable& process_sets, Tra
               [sets](int32_t set, std::byte* data, size_t count, DType dtype, double prescale, double postscale) {
                 return sets->collectives(set).adasum(data, data, count, dtype, prescale, postscale);
               },
+          .wake_others = [line = &transport] { line->waiter().wake_others(); },
           .failure = [line = &transport] { return line->failed() ? line->failure() : Status(); },
           .fail = [line = &transport](const Status& status) { line->abort(status); }};
 }

@@ -310,6 +310,7 @@ Status NcclBackend::adasum_between_hosts(const Plan& plan, const NcclJob& job) {
     end.changed.notify_one();
   };
   hand_over(std::move(out));
+  context_.wake_others();
   std::unique_lock lock(end.mutex);
   while (!end.changed.wait_for(lock, kLookForFailure, [&] { return end.is_over; })) {
     if (Status failure = context_.failure(); !failure.ok()) give_up(failure);  // the GPU thread ends the job

@@ -124,7 +124,7 @@ class NcclBackend final : public DeviceBackend {
 
   // Of the GPU thread.
   std::deque<NcclJob> in_flight_;
-  std::vector<Communicator*> made_;  // in the order in which all ranks made them
+  std::vector<Communicator*> made_;      // in the order in which all ranks made them
   std::map<Gpu*, DeviceEventRef> last_;  // launch on a GPU, if there are several streams
   bool is_aborted_ = false;
   bool is_stuck_ = false;                            // the abort does not return, and a thread is still inside it

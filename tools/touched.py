@@ -33,6 +33,7 @@ RULES: Rules = (
     ("src/engine/", ("ctest", "differential"), CORE),
     ("src/capi/", ("ctest", "differential"), CORE),
     ("src/elastic/", ("ctest", "elastic"), ("elastic", "launcher")),
+    ("src/report/", ("ctest", "launcher"), ("report",)),
     ("src/launcher/", ("ctest", "launcher"), ("launcher",)),
     ("src/adapters/tensorflow/", ("ctest", "tensorflow"), ("adapters",)),
     ("include/", ("ctest", "single"), ("capi",)),

@@ -62,6 +62,7 @@ Status Executor::run(Plan&& plan) {
   Execution& execution = take_execution();
   execution.is_under_way.store(1, std::memory_order_relaxed);
   execution.plan = std::move(plan);
+  plans_++;
   if (!collect(execution)) {
     retire(execution);
     return {};
@@ -155,7 +156,7 @@ void Executor::start(Execution& execution) {
                                      request.name, request.device)});
     return;
   }
-  execution.recording = recorder_.start(execution.operations, backend->activity(request.kind));
+  execution.recording = recorder_.start(execution.operations, backend->activity(request.kind), execution.plan, plans_);
   for (Operation* operation : execution.operations) operation->running = true;
   if (request.device != kHost && backend == backends_.device()) {
     backends_.device()->run_on_device(

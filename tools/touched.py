@@ -42,6 +42,7 @@ RULES: Rules = (
     ("tests/python/mxnet_jobs/", ("mxnet",), ()),
     ("python/horovod/_keras/", ("keras",), ()),
     ("python/horovod/keras/", ("keras",), ()),
+    ("python/horovod/tracking/", ("single",), ()),
     ("python/horovod/runner/", ("runner",), ()),
     ("examples/", ("docs",), ()),
     ("docs/", ("docs",), ()),

@@ -127,7 +127,7 @@ test: $(BIN)/horovodrun $(STAMPS)/runtime ## Run all tests
 
 # What the stages need besides the library, installed while that is compiled.
 TEST_PACKAGES := fuzz mpi testbed browser
-TEST_REQUIREMENTS := test mpi build torch tensorflow jax demo docs deploy
+TEST_REQUIREMENTS := test mpi build torch tensorflow jax tracking demo docs deploy
 .PHONY: packages-test requirements-test
 packages-test:
 	@tools/packages.sh $(TEST_PACKAGES)
@@ -156,7 +156,7 @@ test-gpu: all standin $(STAMPS)/test ## Run the suites of tests/gpu on the GPUs 
 	@$(BIN)/python tests/gpu/run.py
 
 .PHONY: soak
-soak: all standin packages-fuzz packages-mpi packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax $(STAMPS)/demo $(STAMPS)/deploy .venv-tf215/stamp .venv-torch21/stamp .venv-mxnet/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
+soak: all standin packages-fuzz packages-mpi packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax $(STAMPS)/tracking $(STAMPS)/demo $(STAMPS)/deploy .venv-tf215/stamp .venv-torch21/stamp .venv-mxnet/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
 	@TEST_FULL=1 SUITES=all FRAMEWORK_RANKS="2 3 4" REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz single gpu mpi parallel torch tensorflow jax mxnet keras mpi5 tensorflow215 torch21 images cloud aarch64
 	@$(BIN)/python tests/differential/run.py --programs $(SOAK_PROGRAMS)
 	@tools/test.sh sanitized

@@ -75,6 +75,9 @@ PAGES = {
     "horovod.mxnet": PageOfModules(["horovod.mxnet"], "mxnet.md"),
     "horovod.mxnet.elastic": PageOfModules(["horovod.mxnet.elastic"], "elastic.md"),
     "horovod.numpy": PageOfModules(["horovod.numpy"], "numpy.md"),
+    "horovod.tracking": PageOfModules(
+        ["horovod.tracking", "horovod.tracking.lightning", "horovod.tracking.keras"], "tracking.md"
+    ),
     "horovod.common": PageOfModules(
         ["horovod.common.elastic", "horovod.common.exceptions", "horovod.common.process_sets"], "elastic.md"
     ),

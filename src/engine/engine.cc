@@ -78,6 +78,9 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
   }
   bool is_join = task->operations.front().request.kind == Kind::join;
   if (is_join && joined_.exchange(true)) return has_joined(task->operations.front().request);
+  if (recorder_.is_watching()) {
+    for (const Operation& operation : task->operations) recorder_.on_submit(operation.request);
+  }
   // Added to the count first, because it may finish at once.
   if (Status status = operations_->add(task); !status.ok()) {
     if (is_join) joined_.store(false);
@@ -168,6 +171,7 @@ bool Engine::wait_launched(const TaskRef& task, TimePoint until) {
 template <class Done>
 bool Engine::wait_for(Done&& done, TimePoint until) {
   if (done()) return true;
+  TimePoint begin = recorder_.is_watching() ? Clock::now() : kNever;
   turn_.begin_waiting();
   while (!done()) {
     if (turn_.try_take()) {
@@ -191,6 +195,7 @@ bool Engine::wait_for(Done&& done, TimePoint until) {
     if (until != kNever && !done() && Clock::now() >= until) break;
   }
   turn_.end_waiting();
+  if (begin != kNever) recorder_.on_waited(begin);
   return done();
 }
 

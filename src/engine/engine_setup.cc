@@ -146,7 +146,9 @@ Status Engine::start_timeline(const std::string& path, bool mark_cycles) {
   std::string file = timeline_path(path);
   auto current = recorder_.timeline();
   if (current && current->path() == file) return {};
-  auto timeline = Timeline::create(file, mark_cycles, world_.rank);
+  std::optional<TimelinePlace> place;
+  if (config_.timeline_all_ranks) place = TimelinePlace{.size = world_.size, .host = world_.host};
+  auto timeline = Timeline::create(file, mark_cycles, world_.rank, place);
   if (!timeline.ok()) {
     log_error("{}", timeline.status().message());
     return {};

@@ -62,6 +62,7 @@ Status Executor::run(Plan&& plan) {
   Execution& execution = take_execution();
   execution.is_under_way.store(1, std::memory_order_relaxed);
   execution.plan = std::move(plan);
+  plans_++;
   if (!collect(execution)) {
     retire(execution);
     return {};
@@ -156,8 +157,8 @@ void Executor::start(Execution& execution) {
     return;
   }
   bool is_on_device = request.device != kHost && backend == backends_.device();
-  execution.recording =
-      recorder_.start(execution.operations, is_on_device ? std::string_view() : backend->activity(request.kind));
+  std::string_view activity = is_on_device ? std::string_view() : backend->activity(request.kind);
+  execution.recording = recorder_.start(execution.operations, activity, execution.plan, plans_);
   for (Operation* operation : execution.operations) operation->running = true;
   if (is_on_device) {
     backends_.device()->run_on_device(

@@ -44,13 +44,23 @@ void Recorder::on_plan() {
   if (auto timeline = this->timeline()) timeline->mark_cycle();
 }
 
-Recorder::Execution Recorder::start(std::span<Operation* const> operations, std::string_view activity) const {
+void Recorder::on_submit(const Request& request) {
+  if (auto timeline = this->timeline()) timeline->submit(request.name);
+}
+
+void Recorder::on_waited(TimePoint begin) {
+  if (auto timeline = this->timeline()) timeline->waited(begin);
+}
+
+Recorder::Execution Recorder::start(std::span<Operation* const> operations, std::string_view activity, const Plan& plan,
+                                    uint64_t number) const {
   Execution execution;
   execution.timeline_ = timeline();
   if (!execution.timeline_) return execution;
   for (const Operation* operation : operations) {
     const Request& request = operation->request;
-    execution.timeline_->start(request.name, request.kind, is_adasum(request));
+    execution.timeline_->start(request.name, request.kind, is_adasum(request),
+                               {.plan = number, .is_cached = plan.is_cached});
     if (!activity.empty()) execution.timeline_->activity_start(request.name, activity);
   }
   execution.has_activity_ = !activity.empty();

@@ -10,6 +10,7 @@
 
 #include "engine/task.h"
 #include "engine/timeline.h"
+#include "model/plan.h"
 #include "negotiation/coordinator.h"
 
 namespace hvd {
@@ -25,6 +26,8 @@ class Recorder final : public NegotiationObserver {
   void on_rank_ready(const Request& request, Rank rank) override;
   void on_agreed(const Request& request) override;
   void on_plan();
+  void on_submit(const Request& request);
+  void on_waited(TimePoint begin);  // a thread of the user has waited from then until now
 
   // The execution of one plan. It is recorded in one timeline from start to end, even if that is replaced meanwhile.
   class Execution {
@@ -38,7 +41,9 @@ class Recorder final : public NegotiationObserver {
     bool has_activity_ = false;
   };
   // `activity`: the backend's name for its work, see Backend::activity(); empty: it records Operation::activities.
-  Execution start(std::span<Operation* const> operations, std::string_view activity) const;
+  // `plan` is the number of the plan, the same on all ranks.
+  Execution start(std::span<Operation* const> operations, std::string_view activity, const Plan& plan,
+                  uint64_t number) const;
 
  private:
   mutable std::mutex mutex_;  // guards timeline_

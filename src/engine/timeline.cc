@@ -32,11 +32,24 @@ constexpr size_t kMaxDims = 64;
 constexpr auto kLinger = std::chrono::milliseconds(10);  // events within this time are written together
 
 struct Event {
-  enum class Type : uint8_t { track, negotiate, rank_ready, begin, end, end_of_tensor, cycle };
+  enum class Type : uint8_t {
+    track,
+    negotiate,
+    rank_ready,
+    submit,
+    begin,
+    begin_in_plan,
+    end,
+    end_of_tensor,
+    wait,
+    cycle
+  };
   int64_t micros = 0;        // since the timeline's start
   std::string_view label{};  // outlives the event
   int32_t pid = 0;
-  int32_t rank = -1;  // rank_ready
+  int32_t rank = -1;       // rank_ready
+  uint64_t number = 0;     // begin_in_plan: of the plan; wait: its microseconds
+  bool is_cached = false;  // begin_in_plan
   Type type = Type::cycle;
   DType dtype = DType::f32;  // end_of_tensor
   uint8_t ndims = 0;         // end_of_tensor: how many of Batch::dims are its shape
@@ -79,8 +92,12 @@ std::string process_sort_index(int32_t pid) {
 
 class Timeline::State {
  public:
-  State(std::unique_ptr<TraceFile> file, std::string path, bool mark_cycles, TimePoint start)
-      : path_(std::move(path)), mark_cycles_(mark_cycles), start_(start), file_(std::move(file)) {
+  State(std::unique_ptr<TraceFile> file, std::string path, bool mark_cycles, bool is_detailed, TimePoint start)
+      : path_(std::move(path)),
+        mark_cycles_(mark_cycles),
+        is_detailed_(is_detailed),
+        start_(start),
+        file_(std::move(file)) {
     queue_.events.reserve(kQueueCapacity);
     writer_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
@@ -92,9 +109,10 @@ class Timeline::State {
 
   const std::string& path() const { return path_; }
   bool mark_cycles() const { return mark_cycles_; }
+  bool is_detailed() const { return is_detailed_; }
 
   // Begins a slice of the tensor's track; the label is a literal or from activity_label().
-  void begin(std::string_view tensor, Event::Type type, std::string_view label) {
+  void begin(std::string_view tensor, Event::Type type, std::string_view label, InPlan in_plan = {}) {
     post([&](int64_t now) {
       Track* track = find_or_add(tensor);
       // A slice inside a dropped one is dropped too, so that the recorded slices stay nested.
@@ -105,7 +123,12 @@ class Timeline::State {
       }
       track->open++;
       open_++;
-      queue_.events.push_back({.micros = now, .label = label, .pid = track->pid, .type = type});
+      queue_.events.push_back({.micros = now,
+                               .label = label,
+                               .pid = track->pid,
+                               .number = in_plan.plan,
+                               .is_cached = in_plan.is_cached,
+                               .type = type});
     });
   }
 
@@ -143,14 +166,27 @@ class Timeline::State {
     });
   }
 
-  void rank_ready(std::string_view tensor, int32_t rank) {
+  void mark(std::string_view tensor, Event::Type type, int32_t rank) {
     post([&](int64_t now) {
       Track* track = find_or_add(tensor);
       if (track == nullptr || !has_room(1)) {
         queue_.dropped++;
         return;
       }
-      queue_.events.push_back({.micros = now, .pid = track->pid, .rank = rank, .type = Event::Type::rank_ready});
+      queue_.events.push_back({.micros = now, .pid = track->pid, .rank = rank, .type = type});
+    });
+  }
+
+  void waited(TimePoint begin) {
+    post([&](int64_t now) {
+      int64_t from = micros_at(std::max(begin, start_));
+      if (has_room(1)) {
+        queue_.events.push_back({.micros = from,
+                                 .number = static_cast<uint64_t>(std::max<int64_t>(now - from, 0)),
+                                 .type = Event::Type::wait});
+      } else {
+        queue_.dropped++;
+      }
     });
   }
 
@@ -265,6 +301,15 @@ class Timeline::State {
       case Event::Type::rank_ready:
         return file_->append(
             fmt::format(R"({{"ph":"X","name":"{}","ts":{},"pid":{},"dur":0}})", event.rank, event.micros, event.pid));
+      case Event::Type::submit:
+        return file_->append(
+            fmt::format(R"({{"ph":"i","name":"SUBMIT","ts":{},"pid":{},"s":"p"}})", event.micros, event.pid));
+      case Event::Type::begin_in_plan:
+        return file_->append(fmt::format(R"({{"ph":"B","name":{},"ts":{},"pid":{},"args":{{"plan":{},"cached":{}}}}})",
+                                         quoted(event.label), event.micros, event.pid, event.number, event.is_cached));
+      case Event::Type::wait:
+        return file_->append(
+            fmt::format(R"({{"ph":"X","name":"WAIT","ts":{},"pid":0,"dur":{}}})", event.micros, event.number));
       case Event::Type::begin:
         return file_->append(
             fmt::format(R"({{"ph":"B","name":{},"ts":{},"pid":{}}})", quoted(event.label), event.micros, event.pid));
@@ -282,6 +327,7 @@ class Timeline::State {
 
   const std::string path_;
   const bool mark_cycles_;
+  const bool is_detailed_;
   const TimePoint start_;
   const std::unique_ptr<TraceFile> file_;  // used by the writer
 
@@ -295,18 +341,24 @@ class Timeline::State {
   std::jthread writer_;  // last: it stops before the other members are destroyed
 };
 
-Result<std::unique_ptr<Timeline>> Timeline::create(const std::string& path, bool mark_cycles, int32_t rank) {
+Result<std::unique_ptr<Timeline>> Timeline::create(const std::string& path, bool mark_cycles, int32_t rank,
+                                                   const std::optional<TimelinePlace>& place) {
   auto file = TraceFile::create(path);
   if (!file.ok()) return file.status();
   TimePoint start = Clock::now();
   auto epoch = std::chrono::system_clock::now().time_since_epoch();  // relates the clocks of all ranks' files
-  Status status = (*file)->append(
-      process_name(0, fmt::format(R"("name":"rank {}","start_time_since_epoch_in_micros":{})", rank,
-                                  std::chrono::duration_cast<std::chrono::microseconds>(epoch).count())));
+  auto micros = [](auto time) { return std::chrono::duration_cast<std::chrono::microseconds>(time).count(); };
+  std::string args = fmt::format(R"("name":"rank {}","start_time_since_epoch_in_micros":{})", rank, micros(epoch));
+  if (place) {  // processes of one host share the second clock exactly
+    args += fmt::format(R"(,"start_time_since_boot_in_micros":{},"host":{},"size":{})",
+                        micros(start.time_since_epoch()), quoted(std::string_view(place->host)), place->size);
+  }
+  Status status = (*file)->append(process_name(0, args));
   if (status.ok()) status = (*file)->append(process_sort_index(0));
   if (status.ok()) status = (*file)->flush();
   if (!status.ok()) return status;
-  return std::unique_ptr<Timeline>(new Timeline(std::make_unique<State>(std::move(*file), path, mark_cycles, start)));
+  return std::unique_ptr<Timeline>(
+      new Timeline(std::make_unique<State>(std::move(*file), path, mark_cycles, place.has_value(), start)));
 }
 
 Timeline::Timeline(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -323,11 +375,21 @@ std::string_view operation_label(Kind kind, bool adasum) { return adasum ? "ADAS
 void Timeline::negotiate_start(std::string_view tensor, Kind kind, bool adasum) {
   state_->begin(tensor, Event::Type::negotiate, operation_label(kind, adasum));
 }
-void Timeline::negotiate_rank_ready(std::string_view tensor, int32_t rank) { state_->rank_ready(tensor, rank); }
+void Timeline::negotiate_rank_ready(std::string_view tensor, int32_t rank) {
+  state_->mark(tensor, Event::Type::rank_ready, rank);
+}
 void Timeline::negotiate_end(std::string_view tensor) { state_->end(tensor, Event::Type::end, {}, {}); }
 
-void Timeline::start(std::string_view tensor, Kind kind, bool adasum) {
-  state_->begin(tensor, Event::Type::begin, operation_label(kind, adasum));
+void Timeline::submit(std::string_view tensor) {
+  if (state_->is_detailed()) state_->mark(tensor, Event::Type::submit, -1);
+}
+void Timeline::waited(TimePoint begin) {
+  if (state_->is_detailed()) state_->waited(begin);
+}
+
+void Timeline::start(std::string_view tensor, Kind kind, bool adasum, InPlan in_plan) {
+  auto type = state_->is_detailed() ? Event::Type::begin_in_plan : Event::Type::begin;
+  state_->begin(tensor, type, operation_label(kind, adasum), in_plan);
 }
 void Timeline::activity_start(std::string_view tensor, std::string_view activity) {
   state_->begin(tensor, Event::Type::begin, state_->activity_label(activity));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,10 +15,23 @@
 
 namespace hvd {
 
+// Where the process is: for a recording of all ranks, which horovodrun --report puts together (src/report).
+struct TimelinePlace {
+  int32_t size = 1;
+  std::string host;
+};
+
+struct InPlan {
+  uint64_t plan = 0;
+  bool is_cached = false;
+};
+
 class Timeline {
  public:
-  // `rank` names the process in an all-ranks recording (its track's metadata) and is otherwise unused.
-  static Result<std::unique_ptr<Timeline>> create(const std::string& path, bool mark_cycles, int32_t rank);
+  // `rank` names the process in an all-ranks recording (its track's metadata) and is otherwise unused. With a place,
+  // submissions, waits and the numbers of plans are recorded as well.
+  static Result<std::unique_ptr<Timeline>> create(const std::string& path, bool mark_cycles, int32_t rank,
+                                                  const std::optional<TimelinePlace>& place = std::nullopt);
   ~Timeline();  // closes
 
   // Returns when all queued events are written; later ones are dropped.
@@ -28,8 +42,12 @@ class Timeline {
   void negotiate_start(std::string_view tensor, Kind kind, bool adasum);
   void negotiate_rank_ready(std::string_view tensor, int32_t rank);
   void negotiate_end(std::string_view tensor);
-  // Execution of one tensor: B <OP>, nested activities, E with dtype and shape.
-  void start(std::string_view tensor, Kind kind, bool adasum);
+  // With a place: i SUBMIT when this rank submits a tensor, X WAIT when a thread of the user has waited since `begin`.
+  void submit(std::string_view tensor);
+  void waited(TimePoint begin);
+  // Execution of one tensor: B <OP>, nested activities, E with dtype and shape. With a place: in which plan, and whether
+  // the plan cache knew the tensor.
+  void start(std::string_view tensor, Kind kind, bool adasum, InPlan in_plan = {});
   void activity_start(std::string_view tensor, std::string_view activity);
   void activity_end(std::string_view tensor);
   // One that is over: of the tensor's execution that has been started.

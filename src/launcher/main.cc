@@ -18,6 +18,7 @@
 #include "launcher/mpi/launcher_choice.h"
 #include "launcher/mpi/run_mpi.h"
 #include "launcher/processes/guard.h"
+#include "report/report.h"
 
 namespace {
 
@@ -49,6 +50,16 @@ int show_build(const char* program, const hvd::launcher::Options& options) {
   hvd::launcher::BuildReport report = hvd::launcher::check_build(program, options.json, options.verbose);
   fmt::print("{}", report.text);
   if (!report.note.empty()) fmt::print(stderr, "horovodrun: {}\n", report.note);
+  return 0;
+}
+
+int show_report(const hvd::launcher::Options& options) {
+  auto report = hvd::report::make_report({options.report, options.report_html, options.json});
+  if (!report.ok()) {
+    fmt::print(stderr, "horovodrun: {}\n", report.status().message());
+    return 1;
+  }
+  fmt::print("{}", *report);
   return 0;
 }
 
@@ -93,6 +104,7 @@ int main(int argc, char** argv) {
     case hvd::launcher::Options::Action::show_help: fmt::print("{}", options->help); return 0;
     case hvd::launcher::Options::Action::show_version: fmt::print("{}\n", HVD_VERSION); return 0;
     case hvd::launcher::Options::Action::check_build: return show_build(argv[0], *options);
+    case hvd::launcher::Options::Action::report: return show_report(*options);
     case hvd::launcher::Options::Action::build_mpi: return hvd::launcher::build_mpi(argv[0]);
     case hvd::launcher::Options::Action::agent:
       return hvd::launcher::run_guarded("agent", [&] { return hvd::launcher::run_agent(*options); });

@@ -25,7 +25,7 @@ class Negotiator::State {
   void acknowledge();
   void read_item(Decoder& in, std::vector<Decision>& out);
   void read_plan(Decoder& in, std::vector<Decision>& out);
-  AgreedRequest read_tensor(Decoder& in);
+  AgreedRequest read_tensor(Decoder& in, bool& is_cached);
   void take_devices(Decoder& in);
   std::optional<Device> announced_device(const Request& request);
   void forget(Decoder& in);
@@ -120,8 +120,9 @@ void Negotiator::State::read_plan(Decoder& in, std::vector<Decision>& out) {
   plan.result = head.result;
   plan.places = std::exchange(next_places_, {});
   plan.tensors.reserve(head.tensors);
+  plan.is_cached = true;
   for (size_t i = 0; i < head.tensors && in.ok(); i++) {
-    AgreedRequest request = read_tensor(in);
+    AgreedRequest request = read_tensor(in, plan.is_cached);
     if (request != nullptr && i > 0 && !can_share_plan(plan.first(), *request)) in.fail();
     plan.tensors.push_back(std::move(request));
   }
@@ -137,7 +138,7 @@ void Negotiator::State::take_devices(Decoder& in) {
   next_places_ = {.number = head.number, .map = device_maps_[head.number - 1]};
 }
 
-AgreedRequest Negotiator::State::read_tensor(Decoder& in) {
+AgreedRequest Negotiator::State::read_tensor(Decoder& in, bool& is_cached) {
   TensorHead head = read_tensor_head(in);
   if (!in.ok()) return nullptr;
   if (!head.with_request) {
@@ -149,6 +150,7 @@ AgreedRequest Negotiator::State::read_tensor(Decoder& in) {
     known->carried.reset();
     return known->request;
   }
+  is_cached = false;
   auto request = std::make_shared<const Request>(read_request(in));
   if (head.id != 0 && head.id <= last_id_) in.fail();
   if (!in.ok()) return nullptr;

@@ -49,7 +49,7 @@ constexpr OptionRow kRows[] = {
      .text = "check that the hosts can run a job together, and suggest fixes if they cannot",
      .attribute = kProgramOnly},
     {.names = "--json", .group = kJob, .target = Flag{&CommandLine::json},
-     .text = "with --check-build and --doctor: print JSON", .attribute = kProgramOnly},
+     .text = "with --check-build, --doctor and --report: print JSON", .attribute = kProgramOnly},
     {.names = "-np -n --num-proc", .value = "N", .group = kJob,
      .target = Number{&CommandLine::np, 1, kMostProcesses},
      .text = "number of ranks; without it, all slots of the hosts or of the scheduler's allocation"},
@@ -149,6 +149,12 @@ constexpr OptionRow kRows[] = {
     {.names = "--timeline-mark-cycles", .opposite = "--no-timeline-mark-cycles", .group = kTimeline,
      .target = Switch{"HOROVOD_TIMELINE_MARK_CYCLES", "HOROVOD_TIMELINE"},
      .config_key = "timeline.mark_cycles"},
+
+    {.names = "--report", .value = "PATH", .group = kTimeline, .target = Text{&CommandLine::report},
+     .text = "say where the time went in a timeline of all ranks: its file of rank 0, or the folder that it is in",
+     .attribute = kProgramOnly},
+    {.names = "--report-html", .value = "FILE", .group = kTimeline, .target = Text{&CommandLine::report_html},
+     .text = "with --report: also write a page with plots", .attribute = kProgramOnly},
 
     {.names = "--no-stall-check", .opposite = "--stall-check", .group = kStalls,
      .target = Switch{"HOROVOD_STALL_CHECK_DISABLE"}, .config_key = "!stall_check.enabled"},

@@ -141,8 +141,9 @@ Status check_rendezvous(const std::string& text) {
 
 // Constraints between options, apart from hosts and numbers.
 Status check_together(const CommandLine& line, const Lookup& lookup) {
-  bool is_report = line.action == Action::check_build || line.action == Action::doctor;
-  if (line.json && !is_report) return invalid_argument("--json goes with --check-build or --doctor");
+  bool has_json = line.action == Action::check_build || line.action == Action::doctor || line.action == Action::report;
+  if (line.json && !has_json) return invalid_argument("--json goes with --check-build, --doctor or --report");
+  if (!line.report_html.empty() && line.report.empty()) return invalid_argument("--report-html goes with --report");
   if (!line.rendezvous.empty()) {
     if (Status status = check_rendezvous(line.rendezvous); !status.ok()) return status;
     if (!line.agent && !line.agents) return invalid_argument("--rendezvous goes with --agent or --agents");
@@ -182,7 +183,11 @@ Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, c
   if (!line.completion_shell.empty()) return show(line, completion(line.completion_shell));
   if (line.action == Action::show_help) return show(line, help_text());
   if (line.action == Action::show_version) return {};
+  if (!line.report.empty()) line.action = Action::report;
   if (Status status = check_together(line, lookup); !status.ok()) return status;
+  if (line.action == Action::report) {
+    return line.command.empty() ? Status() : invalid_argument("--report takes no command");
+  }
   if (line.action == Action::check_build || line.action == Action::build_mpi) return {};
   complete_variables(line, lookup);
   warn_of_useless(line, given);

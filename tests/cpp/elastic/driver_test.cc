@@ -39,9 +39,9 @@ TEST(Start, GoesOnWithTheMinimumAfterTheStartTimeout) {
   Job job({.np = 3, .min_np = 2});
   job.hosts("a b c");
   EXPECT_EQ(job.on(StartFailed{WorkerId{3}, "no route to host"}), "");
-  EXPECT_THAT(job.said,
-              Contains(StartsWith("worker 3 (host c) could not be started: no route to host; the host is tried "
-                                  "again in 0.")));
+  EXPECT_THAT(
+      job.said,
+      Contains(StartsWith("worker 3 (host c) could not be started: no route to host; retrying the host in 0.")));
   EXPECT_EQ(job.ready({1, 2}), "");
   EXPECT_EQ(job.pass(29), "start 4 c/0") << "after its rest";
   EXPECT_EQ(job.pass(1), "generation 1: 1@a 2@b");

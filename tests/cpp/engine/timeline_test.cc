@@ -100,6 +100,40 @@ TEST_F(TimelineTest, ATensorIsATrackWithItsNegotiationAndItsActivities) {
   for (size_t i = 1; i < track.size(); i++) EXPECT_LE(track[i - 1]["ts"], track[i]["ts"]);
 }
 
+TEST_F(TimelineTest, ARecordingOfAllRanksHasSubmissionsWaitsAndPlans) {
+  auto timeline = Timeline::create(path_, false, 1, TimelinePlace{.size = 2, .host = "node \"1\""});
+  ASSERT_TRUE(timeline.ok());
+  TimePoint begin = Clock::now();
+  (*timeline)->submit("grad");
+  (*timeline)->start("grad", Kind::allreduce, false, {.plan = 7, .is_cached = true});
+  (*timeline)->end("grad", DType::f32, {4});
+  (*timeline)->waited(begin);
+  timeline->reset();
+
+  Json events = read();
+  EXPECT_EQ(events[0]["args"]["size"], 2);
+  EXPECT_EQ(events[0]["args"]["host"], "node \"1\"");
+  EXPECT_GT(events[0]["args"]["start_time_since_boot_in_micros"], 0);
+  Json track = read_track("grad");
+  EXPECT_EQ(labels_of(track), "i:SUBMIT B:ALLREDUCE E: ");
+  EXPECT_EQ(track[1]["args"], Json::parse(R"({"plan":7,"cached":true})"));
+  Json wait = events.back();
+  EXPECT_EQ(wait["name"], "WAIT");
+  EXPECT_LE(wait["ts"], track[0]["ts"]);
+  EXPECT_GE(wait["ts"].get<int64_t>() + wait["dur"].get<int64_t>(), track[2]["ts"].get<int64_t>());
+}
+
+TEST_F(TimelineTest, ATimelineOfRank0AloneHasNoneOfThese) {
+  auto timeline = create();
+  timeline->submit("grad");
+  timeline->start("grad", Kind::allreduce, false, {.plan = 7, .is_cached = true});
+  timeline->end("grad", DType::f32, {4});
+  timeline->waited(Clock::now());
+  timeline.reset();
+  EXPECT_EQ(labels_of(read_track("grad")), "B:ALLREDUCE E: ");
+  for (const Json& event : read()) EXPECT_NE(event.value("name", ""), "WAIT");
+}
+
 TEST_F(TimelineTest, OperationsHaveTheirNamesAndTensorsTheirOwnTracks) {
   auto timeline = create();
   for (Kind kind : {Kind::allgather, Kind::broadcast, Kind::alltoall, Kind::reducescatter}) {

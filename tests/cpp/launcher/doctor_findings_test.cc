@@ -254,7 +254,7 @@ TEST(DoctorFindings, LimitsAreJudgedByWhatAJobNeeds) {
 TEST(DoctorFindings, ManyHostsNeedManyFiles) {
   auto hosts = healthy_hosts(200);
   hosts[7].facts->resources.open_files = 1024;
-  EXPECT_THAT(problems(hosts), ElementsAre(is_finding(Severity::warn, "limits", {"8"}, "may want 1856", "")));
+  EXPECT_THAT(problems(hosts), ElementsAre(is_finding(Severity::warn, "limits", {"8"}, "may need 1856", "")));
 }
 
 TEST(DoctorFindings, TheSameOnSeveralHostsIsOneFinding) {

@@ -76,7 +76,7 @@ TEST(HostTable, ContradictionsAreNamed) {
   auto hosts = make_hosts();
   hosts[1].world_size = 4;
   EXPECT_THAT(verdict(hosts), HasSubstr("hosta was started with 3 ranks on 2 hosts"));
-  EXPECT_THAT(verdict(hosts), HasSubstr("hostb of 4 ranks on 2 hosts"));
+  EXPECT_THAT(verdict(hosts), HasSubstr("hostb with 4 ranks on 2 hosts"));
   hosts = make_hosts();
   hosts[1].ranks[0].rank = 1;
   EXPECT_THAT(verdict(hosts), HasSubstr("two processes say they are rank 1: one on hosta and one on hostb (pid 200)"));

@@ -104,8 +104,9 @@ def test_a_process_that_lost_its_context_is_not_used_again(gpu_env: dict[str, st
 
 
 @standin_only
+@pytest.mark.soak  # it takes the 20 s that an abort has
 def test_an_abort_that_does_not_return_is_said(gpu_env: dict[str, str]) -> None:
-    gpu_env |= {"HVD_STANDIN_FAULTS": "1:ncclAllReduce=async(6);1:ncclCommAbort=hang"}
+    gpu_env |= {"HVD_STANDIN_FAULTS": "1:nccl.kernel=async(6);1:ncclCommAbort=hang"}
     ended = run_ranks(2, fail_and_start_again, env=gpu_env, limit=120)
     assert "HorovodInternalError" in ended[1].lines[0], ended[1].errors
     assert "ncclCommAbort has not returned" in ended[1].errors

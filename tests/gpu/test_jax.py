@@ -118,8 +118,9 @@ def programs() -> None:
         try:
             return "@hvd_jax_run" in function.trace(array).lower(lowering_platforms=(platform,)).as_text()
         except ValueError as error:  # JAX makes no callback for a platform that is not there
-            assert "lowering platform" in str(error), error
-            return False
+            if "lowering platform" in str(error):
+                return False
+            raise
 
     hvd.init()
     for platform in ("cuda", "rocm"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
-from ranks import failure, run_ranks, say
+from ranks import Ranks, failure, run_ranks, say
 
 
 def reduce_along_torus() -> None:
@@ -119,7 +121,9 @@ def adasum_with_a_lost_peer() -> None:
 @pytest.mark.parametrize("loss", ["error", "hang"])
 def test_a_peer_lost_in_adasum_is_an_error(loss: str, gpu_env: dict[str, str]) -> None:
     gpu_env["HVD_STANDIN_PEER_LOSS"] = loss
-    ended = run_ranks([2, 1], adasum_with_a_lost_peer, env=gpu_env, limit=200)
+    with Ranks([2, 1], adasum_with_a_lost_peer, env=gpu_env, limit=200) as ranks:
+        ended = ranks.wait()
+    assert ended[1].code == -signal.SIGKILL, ended[1].errors
     for rank in (0, 2):
         assert ended[rank].code == 0, ended[rank].errors
         assert "HorovodInternalError" in ended[rank].lines[0]

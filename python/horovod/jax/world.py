@@ -1,6 +1,6 @@
 """The dependence of compiled programs on the world. Shapes, ranks and sizes that were read while a function was traced
-are part of its program, so it must be traced again in a world in which this process has another rank. The same holds for
-the id of a process set, which another set may get later, and for the ranks' agreement on NCCL.
+are part of its program, so it must be traced again in a world in which this process has another rank. The same holds
+for the id of a process set, which another set may get later, and for the ranks' agreement on NCCL.
 
 Thread rule: any thread.
 """

@@ -178,7 +178,7 @@ def test_a_signal_while_hosts_are_contacted(hosts, horovodrun, kind, last):
         process.terminate()
         _, err = process.communicate(timeout=DEADLINE)
         assert process.returncode == 128 + signal.SIGTERM
-        said = re.sub(r"horovodrun: (hosts|waiting|worker \d+ is started).*\n", "", err.decode())  # by the driver
+        said = re.sub(r"horovodrun: (hosts|waiting|starting worker \d+).*\n", "", err.decode())  # by the driver
         assert re.fullmatch(f"horovodrun: got SIGTERM[;,] {last}\n", said), said
 
 

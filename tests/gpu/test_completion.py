@@ -44,6 +44,7 @@ def with_a_side_stream() -> None:
     while not device_hvd.poll(handle):
         pass
     device_hvd.synchronize(handle)
+    gpu.read(free[0].memory.value, free[0].values, reader)  # the stream waits for it, so the host does after this
     for each in free + results:
         each.free()
     hvd.shutdown()

@@ -8,6 +8,7 @@ from faults import run
 pytestmark = pytest.mark.standin
 
 
+@pytest.mark.soak  # the stand-in reports a race of the program with an operation that an abort has not ended, rarely
 @pytest.mark.parametrize("seed", ["one", "two"])
 def test_an_elastic_job_survives_faults(seed: str, horovodrun: str, gpu_env: dict[str, str]) -> None:
     assert sum(run(horovodrun, seed, 10).values()) >= 10

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from child import Child
-from waiting import DEADLINE, RUNAWAY, STUBBORN, WAIT, Processes, parent_of, started
+from waiting import DEADLINE, HEADLESS, RUNAWAY, STUBBORN, WAIT, Processes, parent_of, started
 
 # Workers that never ask for a place make no difference.
 both_kinds = pytest.mark.parametrize("kind", [[], ["--min-np", "1"]], ids=["static", "elastic"])
@@ -132,14 +132,14 @@ for number in (signal.SIGINT, signal.SIGTERM):
 
 
 @both_kinds
-@pytest.mark.parametrize("code", [WAIT, RUNAWAY, STUBBORN], ids=["plain", "runaway", "stubborn"])
+@pytest.mark.parametrize("code", [WAIT, RUNAWAY, STUBBORN, HEADLESS], ids=["plain", "runaway", "stubborn", "headless"])
 def test_launcher_killed_leaves_no_worker(horovodrun, python, code, kind):
     with started([horovodrun, "-np", "2", *kind, *python(code)], 2) as (process, workers):
         process.kill()
         assert workers.gone()
 
 
-@pytest.mark.parametrize("code", [WAIT, RUNAWAY], ids=["plain", "runaway"])
+@pytest.mark.parametrize("code", [WAIT, RUNAWAY, HEADLESS], ids=["plain", "runaway", "headless"])
 def test_inner_process_killed_leaves_no_worker(horovodrun, python, code):
     with started([horovodrun, "-np", "2", *python(code)], 2) as (process, workers):
         (inner,) = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

@@ -27,6 +27,13 @@ RUNAWAY = f"""
 import os, subprocess, sys
 subprocess.Popen([sys.executable, "-c", {WAIT!r}], start_new_session=True).wait()
 """
+# A worker with a child and a thread, whose first thread has ended: it is listed as a zombie.
+HEADLESS = f"""
+import ctypes, subprocess, sys, threading, time
+subprocess.Popen([sys.executable, "-c", {WAIT!r}], start_new_session=True)
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
 
 
 class Processes:

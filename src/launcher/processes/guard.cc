@@ -12,10 +12,11 @@
 namespace hvd::launcher {
 namespace {
 
-// Kills processes that the launcher left behind; none if it ended by itself.
+// Kills processes that the launcher left behind; none if it ended by itself. A child that has ended may still leave
+// children, which become ours, so this goes on until there is none of either.
 void kill_leftovers() {
-  for (auto left = descendants(); !left.empty(); left = descendants()) {
-    for (pid_t pid : left) ::kill(pid, SIGKILL);
+  while (!has_no_children()) {
+    for (pid_t pid : descendants()) ::kill(pid, SIGKILL);
     ::waitpid(-1, nullptr, 0);
   }
 }

@@ -17,6 +17,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "base/end_report.h"
@@ -93,15 +95,23 @@ struct Relation {
   pid_t pid, parent;
 };
 
-// "pid (name) state ppid ...", where name may contain any character. Zombies are not counted as living.
+// "pid (name) state ppid ...", where name may contain any character. Zombies are not counted as living. A process whose
+// first thread has ended is shown as one while other threads live; it still has its children.
 std::optional<Relation> read_relation(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
   std::getline(file, text, '\0');
   size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos || name_end + 4 > text.size() || text[name_end + 2] == 'Z') return std::nullopt;
+  if (name_end == std::string::npos || name_end + 4 > text.size()) return std::nullopt;
+  std::istringstream fields(text.substr(name_end + 2));
+  char state = 0;
   Relation relation{.pid = pid, .parent = 0};
-  std::from_chars(text.data() + name_end + 4, text.data() + text.size(), relation.parent);
+  fields >> state >> relation.parent;
+  std::string skipped;
+  for (int i = 0; i < 15; i++) fields >> skipped;
+  int threads = 0;
+  fields >> threads;
+  if (!fields || (state == 'Z' && threads <= 1)) return std::nullopt;
   return relation;
 }
 

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 0x00010006u /* major << 16 | minor */
+#define HVD_ABI_VERSION 0x00010007u /* major << 16 | minor */
 #if defined(__GNUC__)
 #define HVD_EXPORT __attribute__((visibility("default")))
 #else
@@ -449,6 +449,16 @@ HVD_EXPORT int32_t hvd_driver_finished(const hvd_driver* driver); /* 1: finish w
 
 HVD_EXPORT hvd_code hvd_start_timeline(const char* path, int32_t mark_cycles);
 HVD_EXPORT hvd_code hvd_stop_timeline(void);
+/* What this rank has counted since its first init, as a JSON object; docs/observation.md lists its fields. "{}" before
+ * that, and with HOROVOD_OBSERVE=0. Valid until the thread's next call of this function. */
+HVD_EXPORT const char* hvd_metrics(void);
+/* Counts one commit of an elastic state, or one failure that the program has recovered from. */
+HVD_EXPORT void hvd_count_commit(void);
+HVD_EXPORT void hvd_count_recovery(void);
+/* Where the launcher reads the stacks of this process: a descriptor to write to; -1: nowhere. */
+HVD_EXPORT int32_t hvd_stacks_descriptor(void);
+/* From now on this signal makes the process write the stacks of its language there. */
+HVD_EXPORT void hvd_set_stacks_signal(int32_t signal);
 /* All knobs as a JSON array of {name, default, range, text}; the source of docs/knobs.md. Static storage. */
 HVD_EXPORT const char* hvd_knobs_json(void);
 /* 0, or the NCCL version code, of the loaded backends: "nccl", "cuda", "rocm"; 1: "gloo" (the built-in transport), and

@@ -1,11 +1,14 @@
 // The log of this process. Lines look like
 //   [2026-11-16 10:20:30.123456: W engine.cc:42] rank 3 lost rank 1: connection closed
+// or, for programs that collect them,
+//   {"time":1794824430.12,"level":"warning","file":"engine.cc","line":42,"pid":7,"rank":3,"message":"lost rank 1"}
 // Levels up to info go to stdout, the others to stderr. An error is logged once, where it is decided.
 // Thread rule: any thread; a line is written with one write().
 #pragma once
 
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,9 +19,11 @@ enum class LogLevel : int { trace = 0, debug = 1, info = 2, warning = 3, error =
 struct LogSettings {
   LogLevel level = LogLevel::warning;
   bool hide_time = false;
+  bool is_json = false;
 };
 
 void set_log_settings(LogSettings settings);
+void set_log_rank(int32_t rank);  // for lines in JSON; negative: it has none
 bool log_enabled(LogLevel level);
 void write_log(LogLevel level, const char* file, int line, std::string_view message);
 

@@ -12,6 +12,7 @@
 #include "engine/runtime.h"
 #include "errors.h"
 #include "model/config.h"
+#include "observe/reader.h"
 #include "requests.h"
 
 namespace {
@@ -501,6 +502,28 @@ hvd_code hvd_stop_timeline(void) {
     return (*engine)->stop_timeline();
   });
 }
+
+const char* hvd_metrics(void) {
+  thread_local std::string text;
+  text = "{}";
+  guarded_value([&] {
+    if (const auto* observer = Runtime::instance().observer()) text = hvd::observe::metrics_text(observer->memory());
+    return 0;
+  });
+  return text.c_str();
+}
+
+void hvd_count_commit(void) {
+  if (auto* observer = Runtime::instance().observer()) observer->count_commit();
+}
+
+void hvd_count_recovery(void) {
+  if (auto* observer = Runtime::instance().observer()) observer->count_recovery();
+}
+
+int32_t hvd_stacks_descriptor(void) { return Runtime::instance().stacks_descriptor(); }
+
+void hvd_set_stacks_signal(int32_t signal) { Runtime::instance().set_stacks_signal(signal); }
 
 const char* hvd_knobs_json(void) {
   static const std::string* text = new std::string(hvd::knobs_json());

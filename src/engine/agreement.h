@@ -33,8 +33,8 @@ class Agreement {
   Agreement(const World& world, const Config& config, const CoordinatorSettings& settings, Transport& transport,
             NegotiationObserver* observer, Node node);
 
-  // `data`: the tensor, if it should be carried (negotiation/carried.h).
-  void announce(const Request& request, ByteView data) { negotiator_.announce(request, data); }
+  // `data`: the tensor, if it should be carried (negotiation/carried.h). True: the plan cache knew the request.
+  bool announce(const Request& request, ByteView data) { return negotiator_.announce(request, data); }
   void announce_shutdown(const std::string& reason, const Origin& origin) {
     negotiator_.announce_shutdown(reason, origin);
   }

@@ -22,13 +22,15 @@ bool CarriedAllreduces::is_possible(const World& world, const Config& config, bo
 }
 
 CarriedAllreduces::CarriedAllreduces(const World& world, Transport& transport, OperationTable& operations,
-                                     const Recorder& recorder, std::function<void(Task&)> on_done)
+                                     const Recorder& recorder, std::function<void(Task&)> on_done,
+                                     observe::Writer* observer)
     : rank_(world.rank),
       limit_(world.host_of.empty() ? kLimitOnHost : kLimitBetweenHosts),
       transport_(transport),
       operations_(operations),
       recorder_(recorder),
-      on_done_(std::move(on_done)) {}
+      on_done_(std::move(on_done)),
+      observer_(observer) {}
 
 bool CarriedAllreduces::may_carry(const Operation& operation) const {
   return can_be_carried(operation.request) && operation.input.bytes() <= limit_ && !recorder_.is_watching();
@@ -37,6 +39,7 @@ bool CarriedAllreduces::may_carry(const Operation& operation) const {
 void CarriedAllreduces::on_carried(const Request& request, ByteView theirs) {
   Task::Place* place = operations_.find(request);
   if (place == nullptr) return;  // the engine has ended meanwhile
+  if (observer_ != nullptr) observer_->on_carried();
   Status status = allocate_output(*place->operation);
   if (status.ok()) {
     status = combine(*place->operation, theirs, rank_);

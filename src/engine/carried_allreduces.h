@@ -22,7 +22,7 @@ class CarriedAllreduces final : public CarriedListener {
   static bool is_possible(const World& world, const Config& config, bool polled);
   // `on_done` is called for every task that is done.
   CarriedAllreduces(const World& world, Transport& transport, OperationTable& operations, const Recorder& recorder,
-                    std::function<void(Task&)> on_done);
+                    std::function<void(Task&)> on_done, observe::Writer* observer = nullptr);
 
   bool may_carry(const Operation& operation) const;
   void on_carried(const Request& request, ByteView theirs) override;
@@ -34,6 +34,7 @@ class CarriedAllreduces final : public CarriedListener {
   OperationTable& operations_;
   const Recorder& recorder_;
   std::function<void(Task&)> on_done_;
+  observe::Writer* const observer_;
   std::vector<TaskRef> done_;  // by on_carried(); kept so that it need not allocate
 };
 

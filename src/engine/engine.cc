@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 
 #include "base/log.h"
 #include "base/relax.h"
@@ -164,6 +165,8 @@ bool Engine::wait_launched(const TaskRef& task, TimePoint until) {
 template <class Done>
 bool Engine::wait_for(Done&& done, TimePoint until) {
   if (done()) return true;
+  std::optional<observe::Wait> observed;
+  if (observer_ != nullptr) observed.emplace(*observer_);
   TimePoint begin = recorder_.is_watching() ? Clock::now() : kNever;
   turn_.begin_waiting();
   while (!done()) {
@@ -311,7 +314,8 @@ void Engine::announce(const Task& task, bool is_alone) {
     if (operation.request.kind == Kind::join && device() != nullptr) device()->set_join_device(operation.input.device);
     bool is_carried = is_alone && carried_ != nullptr && carried_->may_carry(operation);
     ByteView data = is_carried ? ByteView(operation.input.data, operation.input.bytes()) : ByteView();
-    agreement_->announce(operation.request, data);
+    bool is_cached = agreement_->announce(operation.request, data);
+    if (observer_ != nullptr) observer_->on_announce(is_cached);
   }
 }
 
@@ -322,6 +326,7 @@ void Engine::apply(Decision& decision) {
     process_sets_->apply(*tuning);
   } else if (auto* report = std::get_if<StallReport>(&decision)) {
     log_warning("{}", report->text);
+    if (observer_ != nullptr) observer_->on_stall(report->missing);
   } else if (auto* notice = std::get_if<ShutdownNotice>(&decision)) {
     transport_->peers().expect_departures();
     std::string who = notice->rank < 0 ? "the stall inspector" : transport_->rank_name(notice->rank);

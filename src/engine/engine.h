@@ -28,6 +28,7 @@
 #include "engine/watch.h"
 #include "model/config.h"
 #include "model/world.h"
+#include "observe/writer.h"
 #include "rendezvous/world_meeting.h"
 #include "transport/transport.h"
 
@@ -36,9 +37,10 @@ namespace hvd {
 class Engine {
  public:
   // Creates the engine for ranks that have met. `make_polled`: creates the backend that is asked first, only for this
-  // world.
+  // world. `observer` is told what happens, and outlives the engine; null: nobody is.
   static Result<std::unique_ptr<Engine>> create(const World& world, const Config& config, WorldGroup group,
-                                                const MakePolled& make_polled = nullptr);
+                                                const MakePolled& make_polled = nullptr,
+                                                observe::Writer* observer = nullptr);
   ~Engine();  // ends communication on all ranks, see shutdown()
 
   // Checks and queues the operations; several form a group. `wait_follows`: the caller is about to wait().
@@ -78,7 +80,7 @@ class Engine {
   std::vector<int> descriptors() const;
 
  private:
-  Engine(const World& world, const Config& config);
+  Engine(const World& world, const Config& config, observe::Writer* observer);
   Status open(WorldGroup group, const MakePolled& make_polled);
   Status make_executor(const MakePolled& make_polled);
   Status attach_mesh(WorldGroup& group);
@@ -112,11 +114,12 @@ class Engine {
 
   const World world_;
   const Config config_;
+  observe::Writer* const observer_;
   const bool has_spare_core_;
   const bool can_defer_;  // see wake_for_new()
   bool is_homogeneous_ = true;
   std::unique_ptr<Transport> transport_;
-  const std::shared_ptr<OperationTable> operations_ = std::make_shared<OperationTable>();
+  const std::shared_ptr<OperationTable> operations_ = std::make_shared<OperationTable>(observer_);
   Recorder recorder_;
   std::unique_ptr<ProcessSetTable> process_sets_;
   std::unique_ptr<BackendList> backends_;

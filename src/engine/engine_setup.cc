@@ -8,15 +8,16 @@
 
 namespace hvd {
 
-Engine::Engine(const World& world, const Config& config)
+Engine::Engine(const World& world, const Config& config, observe::Writer* observer)
     : world_(world),
       config_(config),
+      observer_(observer),
       has_spare_core_(has_spare_core(world, config)),
       can_defer_(world.host_of.empty() && !has_spare_core_) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(const World& world, const Config& config, WorldGroup group,
-                                               const MakePolled& make_polled) {
-  std::unique_ptr<Engine> engine(new Engine(world, config));
+                                               const MakePolled& make_polled, observe::Writer* observer) {
+  std::unique_ptr<Engine> engine(new Engine(world, config, observer));
   if (Status status = engine->open(std::move(group), make_polled); !status.ok()) return status;
   return engine;
 }
@@ -36,7 +37,7 @@ Status Engine::open(WorldGroup group, const MakePolled& make_polled) {
   // Before loading the backends, which may take long and may lose a rank.
   if (keeps_watch(world_, config_)) {
     WatchSettings limits{.heartbeat = seconds(config_.heartbeat_time), .silence = seconds(config_.silence_time)};
-    watch_ = std::make_unique<Watch>(*transport_, links_.get(), limits);
+    watch_ = std::make_unique<Watch>(*transport_, links_.get(), limits, observer_);
   }
   if (Status status = make_executor(make_polled); !status.ok()) {
     transport_->abort(status);
@@ -78,7 +79,7 @@ Status Engine::make_executor(const MakePolled& make_polled) {
                                                          .recorder = recorder_},
                                          on_done, [this] { on_launched(); });
   if (CarriedAllreduces::is_possible(world_, config_, backends_->has_polled())) {
-    carried_ = std::make_unique<CarriedAllreduces>(world_, *transport_, *operations_, recorder_, on_done);
+    carried_ = std::make_unique<CarriedAllreduces>(world_, *transport_, *operations_, recorder_, on_done, observer_);
   }
   return {};
 }

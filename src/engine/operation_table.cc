@@ -126,6 +126,9 @@ Status OperationTable::add(const TaskRef& task) {
                     "the first to finish",
                     request.name)};
   }
+  if (observer_ != nullptr) {
+    for (Task::Place& place : task->places) place.record = observer_->on_submit(*place.operation, in_flight_);
+  }
   task->handle = open_slot(task);
   task->unfinished = static_cast<int32_t>(operations.size());
   new_.push_back(TaskRef(task).release());  // finish() adopts it
@@ -148,6 +151,11 @@ size_t OperationTable::take_new(std::vector<Task*>& tasks) {
 void OperationTable::find(const Plan& plan, std::vector<Task::Place*>& found) const {
   std::lock_guard lock(mutex_);
   for (const AgreedRequest& request : plan.tensors) found.push_back(find_taken(*request));
+  if (observer_ == nullptr) return;
+  observe::Writer::Agreed agreed = observer_->on_plan(plan.tensors.size());
+  for (Task::Place* place : found) {
+    if (place != nullptr) observer_->on_agreed(agreed, place->record, *place->operation);
+  }
 }
 
 Task::Place* OperationTable::find(const Request& request) const {
@@ -155,8 +163,9 @@ Task::Place* OperationTable::find(const Request& request) const {
   return find_taken(request);
 }
 
-void OperationTable::finish_place(Task::Place& place, const Status& status, std::vector<TaskRef>& done) {
+void OperationTable::finish_place(Task::Place& place, const Status& status, int64_t now, std::vector<TaskRef>& done) {
   erase(place);
+  if (observer_ != nullptr) observer_->on_done(place.record, *place.operation, status.ok(), now);
   Task& task = *place.task;
   if (task.status.ok()) task.status = status;
   place.operation->status = status;
@@ -165,7 +174,8 @@ void OperationTable::finish_place(Task::Place& place, const Status& status, std:
 
 void OperationTable::finish(std::span<Task::Place* const> places, const Status& status, std::vector<TaskRef>& done) {
   std::lock_guard lock(mutex_);
-  for (Task::Place* place : places) finish_place(*place, status, done);
+  int64_t when = now();
+  for (Task::Place* place : places) finish_place(*place, status, when, done);
 }
 
 std::vector<TaskRef> OperationTable::finish_all(const Status& status) {
@@ -177,7 +187,8 @@ std::vector<TaskRef> OperationTable::finish_all(const Status& status) {
     }
   }
   std::vector<TaskRef> done;
-  for (Task::Place* place : ending) finish_place(*place, status, done);
+  int64_t when = now();
+  for (Task::Place* place : ending) finish_place(*place, status, when, done);
   new_.clear();  // also part of that list
   has_new_.store(false, std::memory_order_relaxed);
   return done;

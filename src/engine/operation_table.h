@@ -12,11 +12,15 @@
 
 #include "engine/task.h"
 #include "model/plan.h"
+#include "observe/writer.h"
 
 namespace hvd {
 
 class OperationTable {
  public:
+  // `observer` is told of every operation and outlives this; null: nobody is. It sees one call at a time.
+  explicit OperationTable(observe::Writer* observer = nullptr) : observer_(observer) {}
+
   // Gives the task a handle, adds its names and queues it for take_new(). If one of the names is in flight, fails
   // without changes.
   Status add(const TaskRef& task);
@@ -58,8 +62,10 @@ class OperationTable {
   void grow();
   const Slot* slot_of(int64_t handle) const;
   int64_t open_slot(const TaskRef& task);
-  void finish_place(Task::Place& place, const Status& status, std::vector<TaskRef>& done);
+  void finish_place(Task::Place& place, const Status& status, int64_t now, std::vector<TaskRef>& done);
+  int64_t now() const { return observer_ == nullptr ? 0 : observer_->now(); }
 
+  observe::Writer* const observer_;
   mutable std::mutex mutex_;  // guards everything below
   std::vector<Task::Place*> buckets_ = std::vector<Task::Place*>(64);
   size_t in_flight_ = 0;

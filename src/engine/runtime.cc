@@ -11,6 +11,7 @@
 #include "base/host_name.h"
 #include "base/log.h"
 #include "engine/gpu_agreement.h"
+#include "engine/native_stacks.h"
 #include "model/scheduler.h"
 #include "rendezvous/report_store.h"
 #include "rendezvous/world.h"
@@ -75,6 +76,11 @@ int find_report_pipe() {
   return name == nullptr ? -1 : open_report_pipe(name);
 }
 
+observe::Found find_observation() {
+  const char* text = std::getenv(observe::kObserveVariable);
+  return text == nullptr ? observe::Found{} : observe::find_descriptors(text);
+}
+
 const char* look_up(const char* name) { return std::getenv(name); }
 
 // For ranks that mpirun started for horovodrun, on any host. Errors have no effect on this process.
@@ -104,8 +110,27 @@ Runtime& Runtime::instance() {
   return *runtime;
 }
 
+// Without a launcher, or with one of another version, only this process sees what it counts.
+void Runtime::start_observing(const Config& config) {
+  if (!config.observe || observer() != nullptr) return;
+  auto memory = observe_.memory >= 0 ? observe::Memory::map(observe_.memory)
+                                     : Result<observe::Memory>(Status(Code::precondition, ""));
+  if (!memory.ok()) memory = observe::Memory::create();
+  if (!memory.ok()) return log_warning("{}; HOROVOD_OBSERVE=0 does without", memory.status().message());
+  auto* writer = new observe::Writer(std::move(*memory));
+  if (observe_.stacks >= 0) writer->set_signals(-1, start_native_stacks(observe_.stacks));
+  observer_.store(writer, std::memory_order_release);
+}
+
+// Before init(), so that stacks can be had while the world forms.
+void Runtime::set_stacks_signal(int signal) {
+  std::lock_guard life(life_mutex_);
+  if (auto config = config_from_environment(); config.ok()) start_observing(*config);
+  if (observer() != nullptr) observer()->set_signals(signal, -1);
+}
+
 // Opens the pipe at once, so that programs executed by this one do not inherit it.
-Runtime::Runtime() : report_pipe_(find_report_pipe()) {
+Runtime::Runtime() : report_pipe_(find_report_pipe()), observe_(find_observation()) {
   ::pthread_atfork([] { instance().note_descriptors(); }, nullptr, [] { instance().leave_child(); });
 }
 
@@ -161,6 +186,8 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine() {
   });
   if (!config.ok()) return config.status();
   set_log_settings(config->log);
+  start_observing(*config);
+  if (observer() != nullptr) observer()->set_state(observe::State::forming);
   mpi_enabled_ = uses_mpi(*config);
   mpi_carries_ = config->cpu_operations == "mpi";
   mpi_obstacle_.clear();
@@ -243,7 +270,7 @@ Result<std::shared_ptr<Engine>> Runtime::create_engine_of(const Config& config, 
   if (group->store) store_ = std::move(group->store);
   if (group->hosts.size() > 1) world->host_of = group->host_of_rank;
   world->crowded = group->crowded;
-  auto engine = Engine::create(*world, config, std::move(*group), make_polled);
+  auto engine = Engine::create(*world, config, std::move(*group), make_polled, config.observe ? observer() : nullptr);
   if (!engine.ok()) return engine.status();
   dynamic_process_sets_ = config.dynamic_process_sets;
   return std::shared_ptr<Engine>(std::move(*engine));
@@ -260,6 +287,15 @@ Status Runtime::init(const std::vector<std::vector<int32_t>>& sets) {
     engine_ = *engine;
     rank_ = engine_->world().rank;
     operations_ = engine_->operations();
+    set_log_rank(rank_);
+  }
+  if (observer() != nullptr) {
+    const World& world = engine_->world();
+    observer()->enter_world({.rank = world.rank,
+                             .world_size = world.size,
+                             .local_rank = world.local_rank,
+                             .cross_rank = world.cross_rank,
+                             .generation = static_cast<uint64_t>(world.generation)});
   }
   if (Status status = agree_on_gpus(**engine, (*engine)->config()); !status.ok()) {
     log_error("{}", status.message());
@@ -359,6 +395,8 @@ void Runtime::shutdown_locked() {
   last_end_ = engine->operations()->why_closed();
   if (mpi_ != nullptr && last_end_.code() == Code::peer_lost) mpi_->spoil(last_end_);  // MPI would wait for that rank
   engine->shutdown();
+  if (observer() != nullptr)
+    observer()->set_state(last_end_.code() == Code::peer_lost ? observe::State::failed : observe::State::left);
   std::unique_lock lock(mutex_);
   ending_.reset();
 }

@@ -2,6 +2,7 @@
 // Thread rule: any thread.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +11,7 @@
 
 #include "backends/mpi/mpi_session.h"
 #include "engine/engine.h"
+#include "observe/writer.h"
 #include "rendezvous/membership.h"
 
 namespace hvd {
@@ -29,6 +31,12 @@ class Runtime {
   Origin world_failure() const;  // kind none: it has not failed
   bool is_own(const Origin& origin) const;
   void report_end(Origin origin, bool is_own);
+
+  // What this process writes about itself, from the first init on; null: before it, and with HOROVOD_OBSERVE=0.
+  observe::Writer* observer() const { return observer_.load(std::memory_order_acquire); }
+  // Where the launcher wants the stacks of this process; -1: nowhere.
+  int stacks_descriptor() const { return observe_.stacks; }
+  void set_stacks_signal(int signal);
 
   // ---- MPI; see horovod.h ----
   Status load_mpi(const std::string& library);  // empty: HOROVOD_MPI_LIBRARY. Does nothing if one is loaded
@@ -92,6 +100,7 @@ class Runtime {
   Status open_mpi(const std::string& path);  // requires life_mutex_, like the next one
   void shutdown_locked();
   Status add_static_sets(Engine& engine, const std::vector<std::vector<int32_t>>& sets);
+  void start_observing(const Config& config);
   void note_descriptors();  // before a fork
   void leave_child();       // in a forked child: the world belongs to the parent
 
@@ -114,8 +123,10 @@ class Runtime {
   uint64_t generations_ = 0;
   int32_t rank_ = -1;  // in the current or last world; guarded by mutex_
   std::once_flag reported_;
-  const int report_pipe_;  // to the launcher; -1: none
-  Status last_end_;        // failure of the previous world; ok: none. Guarded by life_mutex_
+  const int report_pipe_;                            // to the launcher; -1: none
+  const observe::Found observe_;                     // shared with it
+  std::atomic<observe::Writer*> observer_{nullptr};  // never deleted: engines and other threads may be using it
+  Status last_end_;                                  // failure of the previous world; ok: none. Guarded by life_mutex_
 };
 
 }  // namespace hvd

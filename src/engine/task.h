@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "model/operation.h"
+#include "observe/writer.h"
 
 namespace hvd {
 
@@ -21,6 +22,7 @@ struct Task {
     size_t hash = 0;  // of process set and name
     // The driver has seen it. An unseen operation has not been announced, so no plan can refer to it.
     bool is_taken = false;
+    observe::Record record = {};
     Place* next = nullptr;
   };
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace hvd {
 namespace {
@@ -13,10 +14,11 @@ constexpr Duration kCauseTravels = std::chrono::milliseconds(800);
 
 }  // namespace
 
-Watch::Watch(Transport& transport, HostLinks* links, WatchSettings settings)
+Watch::Watch(Transport& transport, HostLinks* links, WatchSettings settings, observe::Writer* observer)
     : transport_(transport),
       links_(links),
       settings_(settings),
+      observer_(observer),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 void Watch::report_loss(const Status& status) {
@@ -52,8 +54,24 @@ void Watch::run(const std::stop_token& stop) {
   }
 }
 
+void Watch::tell_observer() const {
+  observer_->on_beat();
+  const Mesh* mesh = transport_.mesh();
+  if (mesh == nullptr) return;
+  std::vector<observe::LinkFacts> links;
+  for (const Mesh::Traffic& one : mesh->traffic())
+    links.push_back({.peer = one.peer,
+                     .sent = one.sent,
+                     .received = one.received,
+                     .retransmits = one.retransmits,
+                     .round_trip = one.round_trip,
+                     .connections = one.connections});
+  observer_->set_links(links);
+}
+
 void Watch::beat(TimePoint now) {
   transport_.heartbeats().beat();
+  if (observer_ != nullptr) tell_observer();
   transport_.peers().check();  // the end of a process is more precise than its silence
   if (transport_.peers().expects_departures()) return;
   if (Mesh* mesh = transport_.mesh()) mesh->find_unreachable(now, settings_.silence);

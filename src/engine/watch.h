@@ -19,6 +19,7 @@
 #include "engine/host_links.h"
 #include "model/config.h"
 #include "model/world.h"
+#include "observe/writer.h"
 #include "transport/transport.h"
 
 namespace hvd {
@@ -35,7 +36,8 @@ struct WatchSettings {
 class Watch {
  public:
   // `links` is null if this rank has none. Both must outlive the watch, or its stop().
-  Watch(Transport& transport, HostLinks* links, WatchSettings settings);
+  // `observer` is told of beats and connections; null: nobody is.
+  Watch(Transport& transport, HostLinks* links, WatchSettings settings, observe::Writer* observer = nullptr);
 
   // The connection to a rank of another host has ended. If the rank left because of a failure that is being propagated,
   // this is only a consequence, so the cause gets a moment to arrive.
@@ -46,12 +48,14 @@ class Watch {
  private:
   void run(const std::stop_token& stop);
   void beat(TimePoint now);
+  void tell_observer() const;
   TimePoint end_by_loss(TimePoint now);  // if it is due; otherwise returns when
   TimePoint keep_links(TimePoint now);   // returns the time of the next call
 
   Transport& transport_;
   HostLinks* const links_;
   const WatchSettings settings_;
+  observe::Writer* const observer_;
   std::mutex mutex_;  // guards the members below
   std::condition_variable_any lost_;
   Status loss_;  // the first one

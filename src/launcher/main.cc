@@ -17,6 +17,7 @@
 #include "launcher/job/run.h"
 #include "launcher/mpi/launcher_choice.h"
 #include "launcher/mpi/run_mpi.h"
+#include "launcher/observatory/top.h"
 #include "launcher/processes/guard.h"
 #include "report/report.h"
 
@@ -72,6 +73,10 @@ int show_job(const hvd::launcher::Options& options, const std::vector<hvd::launc
   return 0;
 }
 
+std::string named_job(const hvd::launcher::Options& options) {
+  return options.command.empty() ? "" : options.command[0];
+}
+
 int start_job(const hvd::launcher::Options& options, const char* program) {
   std::vector<hvd::launcher::Slot> slots;
   // otherwise the hosts are the agents or machines that connect
@@ -110,6 +115,9 @@ int main(int argc, char** argv) {
       return hvd::launcher::run_guarded("agent", [&] { return hvd::launcher::run_agent(*options); });
     case hvd::launcher::Options::Action::doctor:
       return hvd::launcher::run_guarded("doctor", [&] { return hvd::launcher::run_doctor(*options, argv[0]); });
+    case hvd::launcher::Options::Action::top: return hvd::launcher::run_top(named_job(*options));
+    case hvd::launcher::Options::Action::dump: return hvd::launcher::run_dump(named_job(*options));
+    case hvd::launcher::Options::Action::explain: return hvd::launcher::run_explain(options->explained);
     case hvd::launcher::Options::Action::dry_run:
     case hvd::launcher::Options::Action::run: break;
   }

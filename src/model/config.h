@@ -86,6 +86,10 @@ struct Config {
   std::optional<bool> hierarchical_allreduce, hierarchical_allgather, torus_allreduce;
 
   // Observation.
+  bool observe = true;
+  // The launcher uses these.
+  int32_t metrics_port = 0, status_port = 0;
+  std::string metrics_token, observe_address, dump_dir;
   std::string timeline;  // path, "DYNAMIC", or empty
   bool timeline_mark_cycles = false;
   bool timeline_all_ranks = false;

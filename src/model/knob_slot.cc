@@ -98,6 +98,11 @@ struct Reader {
     *out.word = in_lower_case(value);
     return *out.word == "mpi" || *out.word == "gloo";
   }
+  bool operator()(TextOrJson out) const {
+    std::string lower = in_lower_case(value);
+    *out.is_json = lower == "json";
+    return lower == "json" || lower == "text";
+  }
   bool operator()(NameList out) const {
     for (const std::string& name : split(value, ',')) {
       if (std::find(out.names->begin(), out.names->end(), name) == out.names->end()) out.names->push_back(name);
@@ -137,6 +142,7 @@ struct RangeText {
   std::string operator()(std::string*) const { return "text"; }
   std::string operator()(HexKey) const { return "an even number of hexadecimal digits"; }
   std::string operator()(MpiOrGloo) const { return "mpi or gloo"; }
+  std::string operator()(TextOrJson) const { return "text or json"; }
   std::string operator()(NameList) const { return "names separated by commas"; }
   std::string operator()(std::vector<std::string>*) const { return "paths separated by colons"; }
   std::string operator()(std::vector<int32_t>*) const { return text_of(range) + ", separated by commas"; }
@@ -159,6 +165,7 @@ struct DefaultText {
   std::string operator()(std::string* value) const { return *value; }
   std::string operator()(HexKey value) const { return *value.digits; }
   std::string operator()(MpiOrGloo value) const { return *value.word; }
+  std::string operator()(TextOrJson value) const { return *value.is_json ? "json" : "text"; }
   std::string operator()(NameList value) const { return joined(*value.names, ","); }
   std::string operator()(std::vector<std::string>* value) const { return joined(*value, ":"); }
   std::string operator()(std::vector<int32_t>* value) const { return joined(*value, ","); }

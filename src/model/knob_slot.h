@@ -24,13 +24,16 @@ struct HexKey {
 struct MpiOrGloo {  // one of these words, in lower case
   std::string* word;
 };
+struct TextOrJson {  // one of these words, in any case
+  bool* is_json;
+};
 struct NameList {  // several knobs may add to the same list
   std::vector<std::string>* names;
 };
 
 // The type determines how the text is parsed.
 using Slot = std::variant<int32_t*, int64_t*, std::optional<int64_t>*, double*, std::optional<double>*, bool*,
-                          std::optional<bool>*, Negated, Strict, std::string*, HexKey, MpiOrGloo, NameList,
+                          std::optional<bool>*, Negated, Strict, std::string*, HexKey, MpiOrGloo, TextOrJson, NameList,
                           std::vector<std::string>*, std::vector<int32_t>*, LogLevel*>;
 
 struct Range {

@@ -31,7 +31,7 @@ struct Plan {
   Origin error_origin = {};
   DevicePlaces places;
   bool is_cached = false;  // the ranks knew all its tensors by number
-  int32_t result = -1;  // join: the rank that joined last; add_process_set: the id of the new set
+  int32_t result = -1;     // join: the rank that joined last; add_process_set: the id of the new set
 
   const Request& first() const { return *tensors.front(); }
 };
@@ -48,6 +48,7 @@ struct Tuning {
 
 struct StallReport {
   std::string text;
+  std::vector<int32_t> missing = {};  // ranks that others wait for, sorted
 };
 
 struct ShutdownNotice {

@@ -50,7 +50,7 @@ class Coordinator::State final : public IntakeListener {
     return settings_.stall_shutdown > Duration{} && settings_.stall_shutdown >= settings_.stall_warning;
   }
   void fail_overdue(TimePoint now);
-  std::string check_stalls(TimePoint now);
+  StallReport check_stalls(TimePoint now);
   void write_plans(Encoder& out, uint64_t message, TimePoint now);
   StallScene scene(TimePoint now) const { return {readiness_, activity_, settings_.rank_names, now}; }
 
@@ -136,11 +136,11 @@ void Coordinator::State::note(const Arrival& arrival, int32_t process_set) {
 bool Coordinator::State::decide(TimePoint now, Bytes& out) {
   if (stopped_) return false;
   fail_overdue(now);
-  std::string report = check_stalls(now);
+  StallReport report = check_stalls(now);
   readiness_.end_cycle();
   if (next_tuning_ == tuning_) next_tuning_.reset();
   bool plans = now >= plans_due();
-  if (!plans && !next_tuning_ && report.empty() && !shutdown_ && !carrying_.has_offers()) return false;
+  if (!plans && !next_tuning_ && report.text.empty() && !shutdown_ && !carrying_.has_offers()) return false;
 
   uint64_t message = intake_.acknowledgements().next_number();
   carrying_.begin_message(message, out);
@@ -150,7 +150,7 @@ bool Coordinator::State::decide(TimePoint now, Bytes& out) {
     write_tuning(encoder, tuning_);
   }
   if (plans) write_plans(encoder, message, now);
-  if (!report.empty()) write_stall(encoder, report);
+  if (!report.text.empty()) write_stall(encoder, report);
   if (shutdown_) {
     write_shutdown(encoder, *shutdown_);
     stopped_ = true;
@@ -215,8 +215,8 @@ void Coordinator::State::fail_overdue(TimePoint now) {
   }
 }
 
-// The text of the report that is due, or nothing. Requests the shutdown if the stall has lasted too long.
-std::string Coordinator::State::check_stalls(TimePoint now) {
+// The report that is due, or one without text. Requests the shutdown if the stall has lasted too long.
+StallReport Coordinator::State::check_stalls(TimePoint now) {
   if (now < stall_check_due()) return {};
   last_report_ = now;
   std::vector<Stall> stalls = find_stalls(readiness_.table(), readiness_.joined(), now, settings_.stall_warning);
@@ -231,8 +231,9 @@ std::string Coordinator::State::check_stalls(TimePoint now) {
                                        seconds_of(settings_.stall_shutdown)),
                  .origin = late_rank(stalls)};
   }
-  return fmt::format("some ranks have waited for others for more than {:.1f} s:\n{}",
-                     seconds_of(settings_.stall_warning), describe_stalls(stalls, scene(now)));
+  return {.text = fmt::format("some ranks have waited for others for more than {:.1f} s:\n{}",
+                              seconds_of(settings_.stall_warning), describe_stalls(stalls, scene(now))),
+          .missing = all_missing(stalls)};
 }
 
 Coordinator::Coordinator(int32_t world_size, CoordinatorSettings settings, NegotiationObserver* observer)

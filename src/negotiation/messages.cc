@@ -223,12 +223,19 @@ Tuning read_tuning(Decoder& in) {
   return tuning;
 }
 
-void write_stall(Encoder& out, std::string_view text) {
+void write_stall(Encoder& out, const StallReport& report) {
   out.u8(static_cast<uint8_t>(DownTag::stall));
-  out.text(text);
+  out.text(report.text);
+  out.varint(report.missing.size());
+  for (int32_t rank : report.missing) out.signed_varint(rank);
 }
 
-StallReport read_stall(Decoder& in) { return {.text = std::string(in.text())}; }
+StallReport read_stall(Decoder& in) {
+  StallReport report{.text = std::string(in.text())};
+  report.missing.resize(in.count());
+  for (int32_t& rank : report.missing) rank = static_cast<int32_t>(in.signed_varint());
+  return report;
+}
 
 void write_shutdown(Encoder& out, const ShutdownNotice& notice) {
   out.u8(static_cast<uint8_t>(DownTag::shutdown));

@@ -108,7 +108,7 @@ void write_evicted(Encoder& out, std::span<const CacheId> ids);
 std::vector<CacheId> read_evicted(Decoder& in);
 void write_tuning(Encoder& out, const Tuning& tuning);
 Tuning read_tuning(Decoder& in);
-void write_stall(Encoder& out, std::string_view text);
+void write_stall(Encoder& out, const StallReport& report);
 StallReport read_stall(Decoder& in);
 void write_shutdown(Encoder& out, const ShutdownNotice& notice);
 ShutdownNotice read_shutdown(Decoder& in, int32_t world_size);

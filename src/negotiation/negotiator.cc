@@ -14,7 +14,7 @@ class Negotiator::State {
  public:
   State(int32_t world_size, CarriedListener* carried) : world_size_(world_size), carrying_(carried, known_) {}
 
-  void announce(const Request& request, ByteView data);
+  bool announce(const Request& request, ByteView data);
   void announce_shutdown(const std::string& reason, const Origin& origin);
   ByteView outgoing() const { return outgoing_; }
   void clear_outgoing() { outgoing_.clear(); }
@@ -52,16 +52,22 @@ void Negotiator::State::acknowledge() {
   remembered_ = 0;
 }
 
-void Negotiator::State::announce(const Request& request, ByteView data) {
+bool Negotiator::State::announce(const Request& request, ByteView data) {
   acknowledge();
   Encoder encoder(outgoing_);
   if (KnownPlan* known = use_cache_ ? known_.find(request) : nullptr) {
-    return data.empty() ? write_cached(encoder, known->id) : carrying_.announce(*known, data, encoder);
+    if (data.empty()) {
+      write_cached(encoder, known->id);
+    } else {
+      carrying_.announce(*known, data, encoder);
+    }
+    return true;
   }
   write_full(encoder, request);
   if (request.device != kHost) {
     devices_.insert_or_assign(NameKey({gathering_set(request), request.name}), request.device);
   }
+  return false;
 }
 
 void Negotiator::State::announce_shutdown(const std::string& reason, const Origin& origin) {
@@ -183,7 +189,7 @@ Negotiator::Negotiator(int32_t world_size, CarriedListener* carried)
     : state_(std::make_unique<State>(world_size, carried)) {}
 Negotiator::~Negotiator() = default;
 
-void Negotiator::announce(const Request& request, ByteView data) { state_->announce(request, data); }
+bool Negotiator::announce(const Request& request, ByteView data) { return state_->announce(request, data); }
 void Negotiator::announce_shutdown(const std::string& reason, const Origin& origin) {
   state_->announce_shutdown(reason, origin);
 }

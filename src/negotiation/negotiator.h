@@ -24,7 +24,8 @@ class Negotiator {
 
   // Queues a request of this rank. The name must not be in flight in its process set. `data`: its tensor, if that shall
   // be carried; it is copied.
-  void announce(const Request& request, ByteView data = {});
+  // True: the cache knew it, and it travels as a number.
+  bool announce(const Request& request, ByteView data = {});
   // Queues a request to end communication on all ranks.
   void announce_shutdown(const std::string& reason, const Origin& origin = {});
 

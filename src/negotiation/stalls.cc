@@ -117,6 +117,12 @@ std::vector<Stall> find_stalls(const RequestTable& table, const RankSet& joined,
   return stalls;
 }
 
+std::vector<int32_t> all_missing(std::span<const Stall> stalls) {
+  std::set<int32_t> ranks;
+  for (const Stall& stall : stalls) ranks.insert(stall.missing.begin(), stall.missing.end());
+  return {ranks.begin(), ranks.end()};
+}
+
 Origin late_rank(std::span<const Stall> stalls) {
   for (const Stall& stall : stalls)
     if (!stall.missing.empty()) return {.kind = OriginKind::deadline, .rank = stall.missing.front()};

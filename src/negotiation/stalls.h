@@ -30,6 +30,9 @@ struct StallScene {
 // The open entries older than `limit`, oldest first.
 std::vector<Stall> find_stalls(const RequestTable& table, const RankSet& joined, TimePoint now, Duration limit);
 
+// The ranks that are missing in any of them, sorted.
+std::vector<int32_t> all_missing(std::span<const Stall> stalls);
+
 // The first missing rank: it is the origin of a failure because of the stall. Kind none: no rank is missing.
 Origin late_rank(std::span<const Stall> stalls);
 

@@ -6,7 +6,9 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cassert>
+#include <cstddef>
 #include <cstring>
 
 namespace hvd {
@@ -35,6 +37,25 @@ bool is_unanswered(int descriptor, Duration since) {
   bool sends_again = info.tcpi_unacked > 0 && info.tcpi_retransmits >= kTries;
   bool asks = info.tcpi_probes >= kTries || (sends_again && info.tcpi_last_ack_recv > info.tcpi_last_data_sent);
   return asks && std::chrono::milliseconds(info.tcpi_last_ack_recv) >= since;
+}
+
+// What Linux has put behind the fields that the C library's tcp_info has.
+struct LongTcpInfo {
+  tcp_info info;
+  uint64_t pacing_rate, most_pacing_rate, bytes_acked, bytes_received;
+};
+static_assert(sizeof(tcp_info) == 104 && offsetof(LongTcpInfo, bytes_acked) == 120, "the kernel's layout");
+
+// Adds one connection.
+void count(Mesh::Traffic& traffic, int descriptor) {
+  LongTcpInfo about{};
+  socklen_t length = sizeof about;
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &about, &length) != 0) return;  // no TCP
+  traffic.connections++;
+  traffic.retransmits += about.info.tcpi_total_retrans;
+  traffic.round_trip = std::max<uint64_t>(traffic.round_trip, about.info.tcpi_rtt);
+  traffic.sent += about.bytes_acked;
+  traffic.received += about.bytes_received;
 }
 
 Status error_of(int descriptor) {
@@ -291,6 +312,17 @@ void Mesh::find_unreachable(TimePoint now, Duration limit) {
                                                 seconds_of(now - connection.answered_at))});
     }
   }
+}
+
+std::vector<Mesh::Traffic> Mesh::traffic() const {
+  std::vector<Traffic> all;
+  std::lock_guard lock(list_mutex_);
+  for (const auto& [rank, peer] : peers_) {
+    Traffic& traffic = all.emplace_back(Traffic{.peer = rank});
+    for (const Connection& connection : peer->connections) count(traffic, connection.stream->descriptor());
+    if (traffic.connections == 0) all.pop_back();
+  }
+  return all;
 }
 
 void Mesh::say_goodbye() {

@@ -71,6 +71,15 @@ class Mesh {
   void check_peers();  // after a wake-up: handles closed connections, so that they wake no thread again
   // Ends connections with unacknowledged bytes whose hosts have acknowledged none for `limit`.
   void find_unreachable(TimePoint now, Duration limit);
+  // What the kernel counted for each peer that has a connection. Any thread.
+  struct Traffic {
+    int32_t peer = -1;
+    uint64_t sent = 0, received = 0;  // bytes
+    uint64_t retransmits = 0;         // segments
+    uint64_t round_trip = 0;          // microseconds, of the slowest connection
+    uint64_t connections = 0;
+  };
+  std::vector<Traffic> traffic() const;
   void say_goodbye();  // from now on peers do not treat the end of our streams as a failure
   void list_descriptors(std::vector<int>& into) const;
 

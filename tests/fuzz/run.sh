@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=build/fuzz
-fuzzers=(coordinator negotiator aggregator tree_root pair_root handshake frames store agent discovery elastic trace)
+fuzzers=(coordinator negotiator aggregator tree_root pair_root handshake frames store agent discovery elastic trace http)
 
 configure() {
   [ -f $build/build.ninja ] ||

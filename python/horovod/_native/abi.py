@@ -10,7 +10,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint3
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-ABI_VERSION = 0x00010006
+ABI_VERSION = 0x00010007
 HOST_DEVICE = -1
 WORLD_SET = 0
 NO_RESETS = -1
@@ -300,6 +300,11 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_driver_finished": Prototype(c_int32, [DriverPointer]),
     "hvd_start_timeline": Prototype(c_int, [c_char_p, c_int32], blocks=True),
     "hvd_stop_timeline": Prototype(c_int, [], blocks=True),
+    "hvd_metrics": Prototype(c_char_p, []),
+    "hvd_count_commit": Prototype(None, []),
+    "hvd_count_recovery": Prototype(None, []),
+    "hvd_stacks_descriptor": Prototype(c_int32, []),
+    "hvd_set_stacks_signal": Prototype(None, [c_int32]),
     "hvd_knobs_json": Prototype(c_char_p, []),
     "hvd_backend_built": Prototype(c_int32, [c_char_p]),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import itertools
+import json
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from horovod._generic.process_sets import ProcessSet
 from horovod._native import elastic, mpi
 from horovod._native.abi import Code
 from horovod._native.library import NOT_INITIALIZED, checked, internal_error, last_error, library
-from horovod.common import endings
+from horovod.common import endings, stacks
 from horovod.common.exceptions import WorkerRemoved
 
 endings.install()
@@ -46,6 +47,7 @@ class HorovodBasics:
         unique = dict.fromkeys(ranks_wanted)
         duplicates = len(unique) < len(ranks_wanted)
         if not self.is_initialized():
+            stacks.install()
             if isinstance(process_sets, str):
                 os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] = "1"
             uses_mpi = world is not None or mpi.is_wanted()
@@ -108,6 +110,14 @@ class HorovodBasics:
         """Stop recording; does nothing when already stopped."""
         if library().hvd_stop_timeline() != Code.OK:
             raise ValueError(last_error())
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what this process has counted since its first `init`: operations, bytes, waits, cache hits and more.
+
+        The page "See what a job does" explains every field. Empty before `init` and with HOROVOD_OBSERVE=0.
+        """
+        counted: dict[str, Any] = json.loads(library().hvd_metrics())
+        return counted
 
     def mpi_threads_supported(self) -> bool:
         """Return whether MPI may be called from several threads; ValueError while MPI is not used."""

@@ -11,6 +11,7 @@ shutdown = _basics.shutdown
 is_initialized = _basics.is_initialized
 start_timeline = _basics.start_timeline
 stop_timeline = _basics.stop_timeline
+metrics = _basics.metrics
 rank = _basics.rank
 size = _basics.size
 local_rank = _basics.local_rank
@@ -52,6 +53,7 @@ __all__ = [
     "is_initialized",
     "local_rank",
     "local_size",
+    "metrics",
     "mpi_built",
     "mpi_enabled",
     "mpi_threads_supported",

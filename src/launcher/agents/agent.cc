@@ -24,6 +24,7 @@
 namespace hvd::launcher {
 namespace {
 
+constexpr size_t kObservedPart = 1 << 20;
 constexpr Duration kPartingTime = std::chrono::seconds(2);  // time to send the last messages
 
 class StdioStream : public Stream {
@@ -90,6 +91,14 @@ class Agent : public HostEvents {
   void on_output_end(int worker, WorkerStream stream) override { link_.send(WorkerOutputEnd{worker, stream}); }
   void on_report(int worker, const EndReport& report) override { link_.send(WorkerReport{worker, report}); }
   void on_ended(int worker, const Ended& ended) override { link_.send(WorkerEnded{worker, ended}); }
+  // In parts: one message must not be longer than kLargestAgentMessage.
+  void on_observed(uint64_t id, std::string_view json) override {
+    while (json.size() > kObservedPart) {
+      link_.send(AgentObserved{.id = id, .json = std::string(json.substr(0, kObservedPart)), .is_last = false});
+      json.remove_prefix(kObservedPart);
+    }
+    link_.send(AgentObserved{.id = id, .json = std::string(json)});
+  }
   void on_notice(std::string_view text) override { link_.send(AgentNotice{std::string(text)}); }
   void on_empty() override {
     is_empty_ = true;
@@ -141,6 +150,8 @@ class Agent : public HostEvents {
       } else {
         crew_.stop();
       }
+    } else if (const auto* observe = std::get_if<AgentObserve>(&message)) {
+      crew_.observe(observe->request);
     } else if (const auto* room = std::get_if<AgentRoom>(&message)) {
       room_[static_cast<size_t>(room->stream)] += static_cast<int64_t>(room->bytes);
     } else if (std::holds_alternative<AgentLeave>(message)) {

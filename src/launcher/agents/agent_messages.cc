@@ -119,6 +119,14 @@ void fields(V&, auto&, AgentLeave*) {}
 template <class V>
 void fields(V&, auto&, AgentBeat*) {}
 template <class V>
+void fields(V& v, auto& m, AgentObserve*) {
+  each(v, m.request.id, m.request.worker, m.request.stacks, m.request.operations);
+}
+template <class V>
+void fields(V& v, auto& m, AgentObserved*) {
+  each(v, m.id, m.json, m.is_last);
+}
+template <class V>
 void fields(V& v, auto& m, WorkerReport*) {
   each(v, m.worker, m.report.rank, m.report.origin);
 }

@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-inline constexpr uint64_t kAgentProtocol = 2;
+inline constexpr uint64_t kAgentProtocol = 3;
 inline constexpr size_t kOutputWindow = 1 << 20;          // bytes in flight of one kind of stream from one host
 inline constexpr size_t kLargestAgentMessage = 16 << 20;  // the environment and command of a job are the largest
 
@@ -79,9 +79,20 @@ struct WorkerReport {
   EndReport report;
 };
 
-using AgentMessage =
-    std::variant<AgentHello, WorkerStarted, WorkerNotStarted, WorkerOutput, WorkerOutputEnd, WorkerEnded, AgentNotice,
-                 AgentEmpty, AgentWork, AgentStart, AgentStop, AgentRoom, AgentLeave, AgentBeat, WorkerReport>;
+// launcher -> agent
+struct AgentObserve {
+  ObserveRequest request;
+};
+// agent -> launcher: a part of the answer; the last one is marked
+struct AgentObserved {
+  uint64_t id = 0;
+  std::string json;
+  bool is_last = true;
+};
+
+using AgentMessage = std::variant<AgentHello, WorkerStarted, WorkerNotStarted, WorkerOutput, WorkerOutputEnd,
+                                  WorkerEnded, AgentNotice, AgentEmpty, AgentWork, AgentStart, AgentStop, AgentRoom,
+                                  AgentLeave, AgentBeat, WorkerReport, AgentObserve, AgentObserved>;
 
 Bytes encode(const AgentMessage& message);
 Result<AgentMessage> decode_agent_message(ByteView bytes);

@@ -10,6 +10,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr Duration kStopMargin = std::chrono::seconds(5);  // for the agent's own work after the grace period
+constexpr size_t kMostObserved = 256 << 20;
 constexpr int kBeatsPerSilence = 5;
 constexpr int kAgentPatience = 6;                         // multiples of the silence limit
 constexpr int kMessagesAtOnce = 64;                       // of up to 64 KiB
@@ -111,29 +112,38 @@ bool RemoteHost::receive() {
 }
 
 void RemoteHost::take(const AgentMessage& message) {
-  std::visit(Match{[&](const WorkerStarted& m) {
-                     starting_--;
-                     events_.on_started(m.worker, static_cast<pid_t>(m.pid));
-                   },
-                   [&](const WorkerNotStarted& m) {
-                     starting_--;
-                     events_.on_not_started(m.worker, m.reason);
-                   },
-                   [&](const WorkerOutput& m) {
-                     owed_[static_cast<size_t>(m.stream)] += m.bytes.size();
-                     events_.on_output(m.worker, m.stream, m.bytes);
-                     grant();
-                   },
-                   [&](const WorkerOutputEnd& m) { events_.on_output_end(m.worker, m.stream); },
-                   [&](const WorkerReport& m) { events_.on_report(m.worker, m.report); },
-                   [&](const WorkerEnded& m) { events_.on_ended(m.worker, m.ended); },
-                   [&](const AgentNotice& m) { events_.on_notice(m.text); },
-                   [&](const AgentEmpty&) {
-                     give_up_ = kNever;
-                     events_.on_empty();
-                   },
-                   [](const auto&) {}},  // heartbeats, and messages that only a launcher sends
-             message);
+  std::visit(
+      Match{[&](const WorkerStarted& m) {
+              starting_--;
+              events_.on_started(m.worker, static_cast<pid_t>(m.pid));
+            },
+            [&](const WorkerNotStarted& m) {
+              starting_--;
+              events_.on_not_started(m.worker, m.reason);
+            },
+            [&](const WorkerOutput& m) {
+              owed_[static_cast<size_t>(m.stream)] += m.bytes.size();
+              events_.on_output(m.worker, m.stream, m.bytes);
+              grant();
+            },
+            [&](const WorkerOutputEnd& m) { events_.on_output_end(m.worker, m.stream); },
+            [&](const WorkerReport& m) { events_.on_report(m.worker, m.report); },
+            [&](const WorkerEnded& m) { events_.on_ended(m.worker, m.ended); },
+            [&](const AgentObserved& m) { take_observed(m); }, [&](const AgentNotice& m) { events_.on_notice(m.text); },
+            [&](const AgentEmpty&) {
+              give_up_ = kNever;
+              events_.on_empty();
+            },
+            [](const auto&) {}},  // heartbeats, and messages that only a launcher sends
+      message);
+}
+
+void RemoteHost::take_observed(const AgentObserved& part) {
+  std::string& whole = observed_[part.id];
+  if (whole.size() + part.json.size() <= kMostObserved) whole += part.json;
+  if (!part.is_last) return;
+  events_.on_observed(part.id, whole);
+  observed_.erase(part.id);
 }
 
 // The last line of stderr from ssh or the agent is usually the reason.

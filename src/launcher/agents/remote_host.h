@@ -2,6 +2,7 @@
 // agent does not stop when told to; the agent then ends everything on its side. Thread rule: as HostRunner.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,7 @@ class RemoteHost : public HostRunner {
   void leave() override;
   bool has_left() const override { return is_gone_; }
   void hold_output(WorkerStream stream, bool hold) override;
+  void observe(const ObserveRequest& request) override { contact_.link->send(AgentObserve{request}); }
   void add_to(PollSet& set) override;
   void on_reaped(pid_t pid, int status) override;
   void look() override;
@@ -31,6 +33,7 @@ class RemoteHost : public HostRunner {
  private:
   bool receive();  // false: there is nothing to read at the moment
   void take(const AgentMessage& message);
+  void take_observed(const AgentObserved& part);
   void lose(std::string_view reason, bool is_cause = true);
   void grant();
   void listen_for(Duration silence);
@@ -38,6 +41,7 @@ class RemoteHost : public HostRunner {
   HostEvents& events_;
   Contact contact_;
   Duration silence_;
+  std::map<uint64_t, std::string> observed_;  // answers that are not complete
   bool held_[2] = {false, false};
   uint64_t owed_[2] = {0, 0};  // consumed output whose credit has not been returned to the agent
   int starting_ = 0;           // workers that the agent was told to start and has not reported

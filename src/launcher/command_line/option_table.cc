@@ -24,6 +24,7 @@ constexpr const char* kAgents = "Without ssh";
 constexpr const char* kElastic = "Elastic jobs";
 constexpr const char* kTuning = "Tuning";
 constexpr const char* kAutotune = "Autotuning";
+constexpr const char* kObservation = "Observation";
 constexpr const char* kTimeline = "Timeline";
 constexpr const char* kStalls = "Stalls";
 constexpr const char* kLog = "Log";
@@ -31,7 +32,7 @@ constexpr const char* kLibraries = "Libraries";
 constexpr const char* kControllers = "Controllers";
 constexpr const char* kHidden = "";
 constexpr const char* kProgramOnly = "-";  // other uses of the program: they do not describe a job
-constexpr const char* kGroups[] = {kJob,      kHosts,  kAgents, kOutput,  kTuning,    kAutotune,
+constexpr const char* kGroups[] = {kJob,      kHosts,  kAgents, kOutput,  kTuning,    kAutotune,   kObservation,
                                    kTimeline, kStalls, kLog,    kElastic, kLibraries, kControllers};
 
 using Action = Options::Action;
@@ -143,6 +144,26 @@ constexpr OptionRow kRows[] = {
      .target = Tunable{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", TunableKind::real, "HOROVOD_AUTOTUNE"},
      .config_key = "autotune.gaussian_process_noise"},
 
+    {.names = "--top", .group = kObservation, .target = Does{Action::top},
+     .text = "show what the job of this user on this machine does, or the one whose launcher's process id follows",
+     .attribute = kProgramOnly},
+    {.names = "--dump", .group = kObservation, .target = Does{Action::dump},
+     .text = "gather operations, stacks and counters of all ranks of such a job into one file, and print its name",
+     .attribute = kProgramOnly},
+    {.names = "--explain", .value = "FILE", .group = kObservation, .target = Text{&CommandLine::explained},
+     .text = "say in words what such a file shows", .attribute = kProgramOnly},
+    {.names = "--status-port", .value = "PORT", .group = kObservation,
+     .target = Tunable{"HOROVOD_STATUS_PORT", TunableKind::count},
+     .text = "serve a live page about the job; its address is printed, with the token that it needs"},
+    {.names = "--metrics-port", .value = "PORT", .group = kObservation,
+     .target = Tunable{"HOROVOD_METRICS_PORT", TunableKind::count},
+     .text = "on every host, serve metrics for Prometheus at /metrics"},
+    {.names = "--observe-address", .value = "ADDRESS", .group = kObservation,
+     .target = Tunable{"HOROVOD_OBSERVE_ADDRESS", TunableKind::path},
+     .text = "where both are served (default: 127.0.0.1)"},
+    {.names = "--dump-dir", .value = "DIR", .group = kObservation, .target = Tunable{"HOROVOD_DUMP_DIR", TunableKind::path},
+     .text = "folder for what is gathered when the job fails or stalls; none: nothing is (default: a private one)"},
+
     {.names = "--timeline-filename", .value = "FILE", .group = kTimeline,
      .target = Tunable{"HOROVOD_TIMELINE", TunableKind::path},
      .text = "write a trace of every operation; open it in Perfetto", .config_key = "timeline.filename"},
@@ -170,6 +191,8 @@ constexpr OptionRow kRows[] = {
     {.names = "--log-without-timestamp", .opposite = "--log-with-timestamp", .group = kLog,
      .target = Switch{"HOROVOD_LOG_HIDE_TIME"},
      .config_key = "!logging.with_timestamp", .excludes = "timestamps", .attribute = "!log_with_timestamp"},
+    {.names = "--log-format", .value = "FORMAT", .group = kLog, .target = Tunable{"HOROVOD_LOG_FORMAT", TunableKind::path},
+     .text = "text or json: what log lines of the ranks look like", .config_key = "logging.format"},
     {.names = "--log-hide-timestamp", .opposite = "--no-log-hide-timestamp", .group = kHidden,
      .target = Switch{"HOROVOD_LOG_HIDE_TIME"}, .excludes = "timestamps",
      .deprecated = "--log-without-timestamp or --log-with-timestamp", .attribute = "!log_with_timestamp"},

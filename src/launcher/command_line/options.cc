@@ -183,6 +183,14 @@ Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, c
   if (!line.completion_shell.empty()) return show(line, completion(line.completion_shell));
   if (line.action == Action::show_help) return show(line, help_text());
   if (line.action == Action::show_version) return {};
+  if (line.action == Action::top || line.action == Action::dump) {
+    if (line.command.size() > 1) return invalid_argument("expected one process id of a horovodrun at most");
+    return {};
+  }
+  if (!line.explained.empty()) {
+    line.action = Action::explain;
+    return {};
+  }
   if (!line.report.empty()) line.action = Action::report;
   if (Status status = check_together(line, lookup); !status.ok()) return status;
   if (line.action == Action::report) {

@@ -14,7 +14,20 @@
 namespace hvd::launcher {
 
 struct Options {
-  enum class Action { run, show_help, show_version, check_build, build_mpi, doctor, report, agent, dry_run };
+  enum class Action {
+    run,
+    show_help,
+    show_version,
+    check_build,
+    build_mpi,
+    doctor,
+    report,
+    top,
+    dump,
+    explain,
+    agent,
+    dry_run
+  };
   Action action = Action::run;
   std::string help;  // with show_help: the text; with dry_run: the job as JSON
 
@@ -23,6 +36,7 @@ struct Options {
   std::vector<std::string> command;
   bool verbose = false;
   bool json = false;                 // of check_build, doctor and report
+  std::string explained;             // a dump; with explain
   std::string report, report_html;   // a timeline to report on, and a file for the page
   std::optional<int> start_timeout;  // seconds
   bool disable_cache = false;        // has no effect: nothing is cached between jobs

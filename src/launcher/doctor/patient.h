@@ -20,6 +20,7 @@ class Patient : public HostEvents {
   void on_output(int worker, WorkerStream stream, std::string_view bytes) override;
   void on_output_end(int, WorkerStream) override {}
   void on_report(int, const EndReport&) override {}
+  void on_observed(uint64_t, std::string_view) override {}
   void on_ended(int worker, const Ended& ended) override;
   void on_notice(std::string_view) override {}
   void on_empty() override { is_empty_ = true; }

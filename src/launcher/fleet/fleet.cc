@@ -33,6 +33,7 @@ struct Fleet::Relay : HostEvents {
 
 struct Fleet::Local : Relay {
   explicit Local(Fleet& its_fleet) : Relay(its_fleet), crew(*this, its_fleet.muster_.strangers()) {}
+  void on_observed(uint64_t id, std::string_view json) override { fleet.events_.on_observed("", id, json); }
   void on_notice(std::string_view text) override { fleet.screen_.say(text); }
   void on_empty() override { is_empty = true; }
   void on_lost(std::string_view, bool) override {}
@@ -52,6 +53,7 @@ struct Fleet::Remote : Relay {
     Relay::on_ended(worker, ended);  // which may stop processes that it left behind
     workers.erase(worker);
   }
+  void on_observed(uint64_t id, std::string_view json) override { fleet.events_.on_observed(host.name, id, json); }
   void on_notice(std::string_view text) override {
     notice = text;
     fleet.screen_.say(fmt::format("{}: {}", host.name, text));
@@ -183,6 +185,20 @@ void Fleet::take_contact(Contact contact) {
   remote.runner->set_work(slots == 0 ? Work()
                                      : work_on(remote.host, options_, meeting_, directory_, false, cores, slots));
   for (const Start& start : std::exchange(remote.waiting, {})) remote.runner->start(start);
+}
+
+std::vector<std::string> Fleet::observe(const ObserveRequest& request) {
+  std::vector<std::string> asked;
+  if (local_->has_work) {
+    asked.emplace_back("");
+    local_->crew.observe(request);
+  }
+  for (auto& [name, remote] : remotes_) {
+    if (!remote->runner || remote->is_lost || remote->has_left) continue;
+    asked.push_back(name);
+    remote->runner->observe(request);
+  }
+  return asked;
 }
 
 void Fleet::stop_all() {

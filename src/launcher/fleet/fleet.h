@@ -32,6 +32,7 @@ class FleetEvents {
   virtual void on_ended(int worker, const Ended& ended) = 0;
   // With all its workers. Not `is_cause`: it was told to stop, but did not.
   virtual void on_host_lost(const std::string& host, std::string_view reason, bool is_cause) = 0;
+  virtual void on_observed(const std::string& host, uint64_t id, std::string_view json) = 0;  // see observe()
 
  protected:
   ~FleetEvents() = default;
@@ -57,6 +58,9 @@ class Fleet {
   bool is_empty() const;
   void leave();
   bool has_left() const;
+
+  // Asks all hosts on which workers run; returns their names. Each answers once, unless it is lost.
+  std::vector<std::string> observe(const ObserveRequest& request);
 
   void hold_output(WorkerStream stream, bool hold);
   void add_to(PollSet& set);

@@ -91,6 +91,9 @@ void Job::act(const elastic::NotifyWorkers& action) {
 void Job::act(const elastic::AssignGeneration& action) {
   generation_ = action.generation;
   is_void_ = false;
+  if (observatory_)
+    observatory_->on_event(
+        fmt::format("world {} has {} ranks", static_cast<uint64_t>(action.generation), action.places.size()));
   failures_.clear();  // earlier failures will not be the cause if the job ends
   for (const elastic::Place& place : action.places) {
     WorkerRecord* worker = find(number_of(place.id));
@@ -120,6 +123,7 @@ void Job::act(const elastic::Say& action) {
 
 void Job::act(const elastic::Fail& action) {
   if (failure_.empty()) failure_ = action.reason;
+  gather();
   for (const auto& [id, worker] : workers_)
     if (!worker.is_over) lines_.send(id, JobOver{action.reason});
 }

@@ -40,8 +40,10 @@ int Job::run() {
   if (Status status = is_elastic_ ? Status() : add_static_workers(); !status.ok()) {
     screen_.say(status.message());
     happened_.push_front(elastic::StopJob{.reason = std::string(status.message())});
+  } else {
+    start_observing();
   }
-  while (!driver_.finished()) step();
+  while (!driver_.finished() || is_gathering()) step();
   if (discovery_) discovery_->stop();
   stop_all();  // processes that workers have left behind
   while (!fleet_.is_empty()) step();
@@ -49,6 +51,7 @@ int Job::run() {
   while (!fleet_.has_left()) step();
   if (has_failed()) {
     FailedJob failed = explain();
+    if (observatory_) failed.dump = observatory_->dump_note();
     if (failed.cause) tell_caller(*failed.cause);
     screen_.show(WorkerStream::err, summary_of(failed));
   }
@@ -56,11 +59,22 @@ int Job::run() {
   return exit_code();
 }
 
+void Job::start_observing() {
+  auto settings = observatory_settings(options_);
+  if (!settings) return;
+  auto ask = [this](const ObserveRequest& request) { return fleet_.observe(request); };
+  observatory_.emplace(std::move(*settings), ask, [this](std::string_view text) { screen_.say(text); });
+  observatory_->open();
+}
+
+bool Job::is_gathering() const { return observatory_ && observatory_->is_gathering(); }
+
 void Job::step() {
   decide();
   show_progress();
   for (WorkerStream stream : kEveryStream) fleet_.hold_output(stream, screen_.is_full(stream));
   fleet_.add_to(set_);
+  if (observatory_) observatory_->add_to(set_);
   lines_.add_to(set_);
   if (discovery_) discovery_->add_to(set_);
   screen_.add_to(set_);
@@ -70,12 +84,15 @@ void Job::step() {
   set_.wait();
   screen_.flush();
   for (int signal : signals_.take_stop_signals()) on_stop_signal(signal);
+  if (signals_.take_dump_signal() && observatory_) observatory_->dump_now();
   signals_.reap([&](pid_t pid, int status) {
     fleet_.on_reaped(pid, status);
     if (discovery_) discovery_->on_reaped(pid, status);
   });
   lines_.look(*this);
   fleet_.look();
+  if (observatory_) observatory_->look();
+  if (is_to_stop_ && !is_gathering()) stop_now();
   look_at_discovery();
   stop_lost();
   if (driver_.next_timer() <= Clock::now()) happened_.push_back(elastic::Timer{});
@@ -162,6 +179,7 @@ void Job::on_started(int worker, pid_t pid) {
   if (one == nullptr) return;
   one->pid = pid;
   started_++;
+  if (observatory_) observatory_->on_started(worker, one->host, pid);
   if (!options_.verbose) return;
   screen_.say(is_elastic_ ? fmt::format("worker {} is pid {}", worker, pid)
                           : fmt::format("rank {} on {} is pid {}", worker, one->host, pid));
@@ -180,7 +198,10 @@ void Job::on_not_started(int worker, std::string_view reason) {
 }
 
 void Job::on_output(int worker, WorkerStream stream, std::string_view bytes) {
-  if (WorkerRecord* one = find(worker)) one->streams[static_cast<size_t>(stream)].take(bytes, screen_);
+  WorkerRecord* one = find(worker);
+  if (one == nullptr) return;
+  one->streams[static_cast<size_t>(stream)].take(bytes, screen_);
+  if (observatory_) observatory_->on_output(worker, bytes);
 }
 
 void Job::on_output_end(int worker, WorkerStream stream) {
@@ -208,6 +229,7 @@ void Job::on_ended(int worker, const Ended& ended) {
   const Ending& ending = ended.ending;
   one->ending = ending;
   one->stop_at = kNever;
+  if (observatory_) observatory_->on_ended(worker, describe(ending));
   lines_.close(worker);
   if (is_elastic_) fleet_.stop(worker);  // processes that it left behind; in a static job, others may still use them
   if (ending.code() != 0) {
@@ -234,7 +256,12 @@ void Job::on_ended(int worker, const Ended& ended) {
                                             .was_stopped = ended.was_stopped});
 }
 
+void Job::on_observed(const std::string& host, uint64_t id, std::string_view json) {
+  if (observatory_) observatory_->on_observed(host, id, json);
+}
+
 void Job::on_host_lost(const std::string& host, std::string_view reason, bool is_cause) {
+  if (observatory_) observatory_->on_host_lost(host);
   for (auto& [id, worker] : workers_) {
     if (worker.host != host) continue;
     end_outputs(worker);
@@ -291,7 +318,20 @@ void Job::leave_world(WorkerRecord& worker, const std::string& reason) {
 
 // ---- the end ----
 
+// After a failure, once: the ranks have to be seen while they are still there.
+void Job::gather() {
+  if (!observatory_ || !has_failed() || std::exchange(has_gathered_, true)) return;
+  observatory_->gather(failures_.empty() ? failure_ : describe(find_cause(failures_), began_));
+}
+
 void Job::stop_all() {
+  gather();
+  is_to_stop_ = true;
+  if (!is_gathering()) stop_now();
+}
+
+void Job::stop_now() {
+  is_to_stop_ = false;
   if (std::exchange(is_stopping_, true)) return;
   stopped_ = count_running();
   fleet_.stop_all();

@@ -18,6 +18,7 @@
 #include "launcher/job/discovery_script.h"
 #include "launcher/job/summary.h"
 #include "launcher/job/worker_lines.h"
+#include "launcher/observatory/observatory.h"
 #include "launcher/output/rank_output.h"
 #include "launcher/output/screen.h"
 #include "launcher/processes/signals.h"
@@ -64,6 +65,7 @@ class Job : FleetEvents, LineEvents {
   void on_output_end(int worker, WorkerStream stream) override;
   void on_report(int worker, const EndReport& report) override;
   void on_ended(int worker, const Ended& ended) override;
+  void on_observed(const std::string& host, uint64_t id, std::string_view json) override;
   void on_host_lost(const std::string& host, std::string_view reason, bool is_cause) override;
   void on_ready(int worker, const WorkerReady& ready) override;
   void on_leaving(int worker, const WorkerLeaves& leaves) override;
@@ -86,6 +88,7 @@ class Job : FleetEvents, LineEvents {
   Slot slot_on(const std::string& host, int number) const;
   Start start_of(const elastic::StartWorker& action, const Host& host) const;
 
+  void start_observing();
   void step();
   void decide();  // until there are no more events
   void show_progress();
@@ -100,7 +103,10 @@ class Job : FleetEvents, LineEvents {
   size_t count_running() const;
 
   // The end of the job.
-  void stop_all();
+  void gather();  // what is known of the ranks, before anything is stopped
+  bool is_gathering() const;
+  void stop_all();  // once that is done
+  void stop_now();
   void note(Failure failure);
   void forget_ended();
   bool has_failed() const;
@@ -116,6 +122,7 @@ class Job : FleetEvents, LineEvents {
   TimePoint began_;
   PollSet set_;
   Fleet fleet_;
+  std::optional<Observatory> observatory_;
   elastic::Driver driver_;
   std::optional<DiscoveryScript> discovery_;
   std::vector<Host> hosts_;  // as last listed
@@ -127,8 +134,10 @@ class Job : FleetEvents, LineEvents {
   bool is_void_ = false;           // it can no longer form, and its members know
   std::vector<Failure> failures_;  // since the current generation began
   std::string failure_;            // of the job
-  bool is_stopping_ = false;       // all hosts were told to stop
-  size_t stopped_ = 0;             // workers that were running then
+  bool has_gathered_ = false;
+  bool is_to_stop_ = false;   // once everything is gathered
+  bool is_stopping_ = false;  // all hosts were told to stop
+  size_t stopped_ = 0;        // workers that were running then
   int exit_code_ = 0;
   int stop_signal_ = 0;  // the signal that ended the job, if any
 };

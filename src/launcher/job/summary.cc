@@ -7,7 +7,7 @@
 namespace hvd::launcher {
 
 std::string summary_of(const FailedJob& job) {
-  if (!job.cause) return fmt::format("horovodrun: {}\n", job.reason);
+  if (!job.cause) return fmt::format("horovodrun: {}\n{}{}", job.reason, job.dump, job.dump.empty() ? "" : "\n");
   const Failure& cause = *job.cause;
   // On one host all ranks would fail in the same way, so the rank does not matter.
   if (job.reason.empty() && cause.kind == Failure::Kind::not_started && job.hosts == 1)
@@ -23,6 +23,7 @@ std::string summary_of(const FailedJob& job) {
     text += fmt::format("Hint: {}{}\n", hint, hint.ends_with('?') ? "" : ".");
   text += describe(job.after, cause);
   if (job.was_silent) text += "It wrote nothing to stderr.\n";
+  if (!job.dump.empty()) text += job.dump + "\n";
   if (!job.last_lines.empty())
     text += fmt::format("The last lines of its stderr:\n    {}\n", joined(job.last_lines, "\n    "));
   return text;

@@ -13,6 +13,7 @@ namespace hvd::launcher {
 
 struct FailedJob {
   std::string reason = {};                        // why an elastic job could not continue; empty: the cause explains it
+  std::string dump = {};                          // where to read what the ranks did; empty: nowhere
   std::optional<Failure> cause = {};              // of the last failure; always set if there is no reason
   std::vector<Aftermath> after = {};              // what happened to other ranks then
   std::vector<std::string_view> last_lines = {};  // of the stderr of the cause

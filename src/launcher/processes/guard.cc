@@ -12,6 +12,8 @@
 namespace hvd::launcher {
 namespace {
 
+pid_t visible = 0;  // set before there is a second process
+
 // Kills processes that the launcher left behind; none if it ended by itself.
 void kill_leftovers() {
   for (auto left = descendants(); !left.empty(); left = descendants()) {
@@ -50,6 +52,7 @@ sigset_t watched_signals() {
   sigset_t signals;
   ::sigemptyset(&signals);
   for (int signal : kStopSignals) ::sigaddset(&signals, signal);
+  ::sigaddset(&signals, kDumpSignal);
   ::sigaddset(&signals, SIGCHLD);
   return signals;
 }
@@ -67,6 +70,7 @@ int guard(const char* name, const std::function<int()>& launcher, const sigset_t
 }  // namespace
 
 int run_guarded(const char* name, const std::function<int()>& launcher) {
+  visible = ::getpid();
   sigset_t signals = watched_signals();
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // inherited by the launcher
   if (has_no_children()) return guard(name, launcher, signals);
@@ -78,6 +82,8 @@ int run_guarded(const char* name, const std::function<int()>& launcher) {
   if (ending.signalled) fmt::print(stderr, "horovodrun: the guard of the {} was {}\n", name, describe(ending));
   return ending.code();
 }
+
+pid_t visible_pid() { return visible != 0 ? visible : ::getpid(); }
 
 Ending run_below(const std::function<int()>& body) {
   pid_t pid = start_below(body);

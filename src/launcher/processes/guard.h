@@ -7,6 +7,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/types.h>
 
 #include <functional>
 
@@ -16,9 +17,13 @@ namespace hvd::launcher {
 
 // Signals that the launcher handles; blocked in both processes, which read them from a descriptor or with sigwait.
 inline constexpr int kStopSignals[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+inline constexpr int kDumpSignal = SIGUSR2;  // treated alike
 
 // Returns the exit code of `launcher`, which runs in the lower process; `name` is its name in messages.
 int run_guarded(const char* name, const std::function<int()>& launcher);
+
+// The process that the user sees, and names: the visible one of run_guarded(), or else this one.
+pid_t visible_pid();
 
 // Runs `body` in a child process with its own session, and forwards signals until it has ended. For code that is
 // already guarded.

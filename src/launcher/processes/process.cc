@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/end_report.h"
@@ -56,7 +57,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 }
 
 struct Ends {
-  int in, out, err, failure, kept;
+  int in, out, err, failure;
+  std::span<const int> kept;
 };
 
 void bind_to_cpus(const cpu_set_t* cpus) {
@@ -74,7 +76,7 @@ void bind_to_cpus(const cpu_set_t* cpus) {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
-  if (ends.kept >= 0) ::fcntl(ends.kept, F_SETFD, 0);
+  for (int kept : ends.kept) ::fcntl(kept, F_SETFD, 0);
   int in = ends.in >= 0 ? ends.in : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (in >= 0 && ::dup2(in, STDIN_FILENO) >= 0 && ::dup2(ends.out, STDOUT_FILENO) >= 0 &&
       ::dup2(ends.err, STDERR_FILENO) >= 0 && (*directory == '\0' || ::chdir(directory) == 0)) {

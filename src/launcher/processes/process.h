@@ -30,7 +30,7 @@ struct Program {
   std::vector<std::string> environment;  // NAME=VALUE
   std::string directory;                 // empty: this process's own
   std::vector<int> cpus;                 // allowed cores; empty: as for this process
-  int kept = -1;                         // a descriptor of this process that it inherits with the same number
+  std::vector<int> kept;                 // descriptors of this process that it inherits with the same numbers
   bool converse = false;                 // stdin and stdout are one socket, `in`, instead of /dev/null and a pipe
 };
 

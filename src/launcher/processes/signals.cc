@@ -24,13 +24,15 @@ std::optional<int> next(const UniqueFd& fd) {
 }  // namespace
 
 Result<Signals> Signals::create() {
-  sigset_t stops, children;
+  sigset_t stops, children, dumps;
   ::sigemptyset(&stops);
   for (int signal : kStopSignals) ::sigaddset(&stops, signal);
   ::sigemptyset(&children);
   ::sigaddset(&children, SIGCHLD);
-  Signals signals(watch(stops), watch(children));
-  if (!signals.stops_ || !signals.children_) return system_error("cannot watch", "signals");
+  ::sigemptyset(&dumps);
+  ::sigaddset(&dumps, kDumpSignal);
+  Signals signals(watch(stops), watch(children), watch(dumps));
+  if (!signals.stops_ || !signals.children_ || !signals.dumps_) return system_error("cannot watch", "signals");
   ::signal(SIGPIPE, SIG_IGN);  // write() reports a reader that has gone
   return signals;
 }
@@ -38,12 +40,19 @@ Result<Signals> Signals::create() {
 void Signals::add_to(PollSet& set) {
   set.add(stops_.get(), POLLIN, [] {});
   set.add(children_.get(), POLLIN, [] {});
+  set.add(dumps_.get(), POLLIN, [] {});
 }
 
 std::vector<int> Signals::take_stop_signals() {
   std::vector<int> taken;
   while (auto signal = next(stops_)) taken.push_back(*signal);
   return taken;
+}
+
+bool Signals::take_dump_signal() {
+  bool has_come = false;
+  while (next(dumps_)) has_come = true;
+  return has_come;
 }
 
 void Signals::reap(const std::function<void(pid_t pid, int status)>& take) {

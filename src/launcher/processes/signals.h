@@ -20,13 +20,15 @@ class Signals {
   void add_to(PollSet& set);
   // Stop signals since the last call.
   std::vector<int> take_stop_signals();
+  bool take_dump_signal();  // whether one has come since the last call
   // Reaps all children that have ended.
   void reap(const std::function<void(pid_t pid, int status)>& take);
 
  private:
-  Signals(UniqueFd stops, UniqueFd children) : stops_(std::move(stops)), children_(std::move(children)) {}
+  Signals(UniqueFd stops, UniqueFd children, UniqueFd dumps)
+      : stops_(std::move(stops)), children_(std::move(children)), dumps_(std::move(dumps)) {}
 
-  UniqueFd stops_, children_;
+  UniqueFd stops_, children_, dumps_;
 };
 
 }  // namespace hvd::launcher

@@ -17,6 +17,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr size_t kReadSize = 64 << 10;
+constexpr Duration kStacksPoll = std::chrono::milliseconds(20);  // between looks at stacks that are being written
 constexpr WorkerStream kStreams[] = {WorkerStream::out, WorkerStream::err};
 
 bool is_directory(const std::string& path) {
@@ -58,6 +59,7 @@ int64_t count_kills() {
 void Crew::set_work(const Work& work) {
   work_ = work;
   binding_ = Binding(work.bind_to);
+  serve_metrics();
   if (work_.directory.empty() || is_directory(work_.directory)) return;
   std::array<char, 4096> own{};
   const char* here = ::getcwd(own.data(), own.size());
@@ -67,14 +69,17 @@ void Crew::set_work(const Work& work) {
 }
 
 void Crew::start(const Start& start) {
-  auto pipe = make_report_pipe();  // optional: without it the worker cannot report its end, but still runs
-  Variables report{{kReportVariable, pipe.ok() ? name_report_pipe(pipe->write.get()) : ""}};
+  auto pipe = make_report_pipe();    // optional: without it the worker cannot report its end, but still runs
+  auto view = WorkerView::create();  // without it nobody sees what it does
+  Variables report{{kReportVariable, pipe.ok() ? name_report_pipe(pipe->write.get()) : ""},
+                   {observe::kObserveVariable, view.ok() ? view->variable() : ""}};
   Program program{
       .command = work_.command,
       .environment = merged_environment(work_.defaults, environ, {&work_.variables, &start.variables, &report}),
       .directory = work_.directory,
       .cpus = binding_.cpus_of(start.local_rank, start.local_size),
-      .kept = pipe.ok() ? pipe->write.get() : -1};
+      .kept = view.ok() ? view->kept() : std::vector<int>{}};
+  if (pipe.ok()) program.kept.push_back(pipe->write.get());
   auto child = spawn(program);
   if (!child.ok()) return events_.on_not_started(start.worker, child.status().message());
   Member& worker = workers_.emplace_back();
@@ -83,6 +88,7 @@ void Crew::start(const Start& start) {
   worker.streams[0] = std::move(child->out);
   worker.streams[1] = std::move(child->err);
   if (pipe.ok()) worker.report = std::move(pipe->read);
+  if (view.ok()) worker.view = std::move(*view);
   is_empty_ = false;
   events_.on_started(start.worker, child->pid);
 }
@@ -138,6 +144,8 @@ void Crew::signal_all(int signal) {
 }
 
 void Crew::add_to(PollSet& set) {
+  if (metrics_) metrics_->add_to(set);
+  if (!looking_.empty()) set.wake_at(Clock::now() + kStacksPoll);
   set.wake_at(look_again_ ? Clock::now() : next_kill());
   for (Member& worker : workers_) {
     if (worker.report) set.add(worker.report.get(), POLLIN, [this, &worker] { read_report(worker); });
@@ -150,6 +158,7 @@ void Crew::add_to(PollSet& set) {
 }
 
 void Crew::look() {
+  answer_observers();
   kill_due();
   std::erase_if(workers_, [](const Member& worker) {
     return worker.is_forgotten && !worker.streams[0] && !worker.streams[1] && worker.kill_at == kNever;

@@ -9,6 +9,8 @@
 #include <optional>
 #include <set>
 
+#include "launcher/observe/http_server.h"
+#include "launcher/observe/worker_view.h"
 #include "launcher/workers/binding.h"
 #include "launcher/workers/host_runner.h"
 
@@ -38,6 +40,7 @@ class Crew : public HostRunner {
   bool has_left() const override { return is_empty_; }
   void hold_output(WorkerStream stream, bool hold) override { held_[static_cast<size_t>(stream)] = hold; }
   void add_to(PollSet& set) override;
+  void observe(const ObserveRequest& request) override;
   void on_reaped(pid_t pid, int status) override;
   void look() override;
 
@@ -48,6 +51,7 @@ class Crew : public HostRunner {
     pid_t pid = -1;
     UniqueFd streams[2];  // by WorkerStream; closed at their end
     UniqueFd report;      // for its end report
+    std::optional<WorkerView> view;
     std::string reported;
     bool has_ended = false;
     bool is_forgotten = false;   // it was stopped after its end; its record is no longer needed
@@ -56,6 +60,16 @@ class Crew : public HostRunner {
     TimePoint kill_at = kNever;  // time to kill those
   };
 
+  // Answers that wait for stacks.
+  struct Looking {
+    ObserveRequest request;
+    std::set<int> waiting;  // workers whose stacks are being written
+  };
+
+  void serve_metrics();
+  HttpReply on_request(const HttpRequest& request) const;
+  nlohmann::json document(const Member& worker, const ObserveRequest& request) const;
+  void answer_observers();
   void signal_all(int signal);
   void kill_leftovers_of(const Member& worker) const;
   void look_for_leftovers();
@@ -72,6 +86,9 @@ class Crew : public HostRunner {
   std::deque<Member> workers_;  // addresses are stable, except in look()
   Phase phase_ = Phase::running;
   TimePoint kill_at_ = kNever;
+  std::optional<HttpServer> metrics_;
+  std::string metrics_token_;
+  std::vector<Looking> looking_;
   bool held_[2] = {false, false};
   bool is_empty_ = false;
   bool look_again_ = false;  // for leftovers: a process has ended, or there may be none

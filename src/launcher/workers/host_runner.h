@@ -38,6 +38,14 @@ struct Start {
   Variables variables;  // added to those of the work
 };
 
+// What is to be told of workers; see HostEvents::on_observed().
+struct ObserveRequest {
+  uint64_t id = 0;
+  int32_t worker = -1;     // -1: all
+  bool stacks = false;     // which takes a moment
+  int64_t operations = 0;  // at most so many of the last ones
+};
+
 struct Ended {
   Ending ending;
   bool out_of_memory = false;  // the kernel reports that it killed for lack of memory
@@ -52,6 +60,8 @@ class HostEvents {
   virtual void on_output_end(int worker, WorkerStream stream) = 0;  // once per stream; may come after the worker's end
   virtual void on_report(int worker, const EndReport& report) = 0;  // before its end: the reason
   virtual void on_ended(int worker, const Ended& ended) = 0;
+  // The answer to observe(): a JSON array of the workers, see Crew::document().
+  virtual void on_observed(uint64_t id, std::string_view json) = 0;
   virtual void on_notice(std::string_view text) = 0;  // a message for the user
   virtual void on_empty() = 0;                        // after stop() or kill(): no process is left, and no more output
   // The host is unreachable, with all its workers. Not `is_cause`: it was told to stop, but did not.
@@ -74,6 +84,7 @@ class HostRunner {
   virtual void leave() = 0;  // after on_empty(): the host is no longer needed
   virtual bool has_left() const = 0;
   virtual void hold_output(WorkerStream stream, bool hold) = 0;  // stops or resumes reading this output of the workers
+  virtual void observe(const ObserveRequest& request) = 0;       // answered once, unless the host is lost
   virtual void add_to(PollSet& set) = 0;
   virtual void on_reaped(pid_t pid, int status) = 0;  // a child of this process has ended
   virtual void look() = 0;                            // after every wait

@@ -11,6 +11,7 @@
 namespace hvd {
 namespace {
 
+using testing::HasSubstr;
 using testing::MatchesRegex;
 using testing::internal::CaptureStderr;
 using testing::internal::CaptureStdout;
@@ -78,6 +79,21 @@ TEST_F(Log, LinesOfManyThreadsStayWhole) {
     ASSERT_EQ(line.substr(line.find(']') + 1), ' ' + std::string(200, 'x'));
   }
   EXPECT_EQ(count, 400);
+}
+
+TEST_F(Log, AsJsonALineIsOneObject) {
+  set_log_settings({.level = LogLevel::warning, .hide_time = true, .is_json = true});
+  set_log_rank(3);
+  log_warning("a \"quoted\"\n\\ line\x01");
+  set_log_rank(-1);
+  log_error("e");
+  GetCapturedStdout();
+  std::string text = GetCapturedStderr();
+  EXPECT_THAT(text, HasSubstr(R"({"level":"warning","file":"log_test.cc","line":)"));
+  EXPECT_THAT(text, HasSubstr(",\"rank\":3,\"message\":"
+                              R"("a \"quoted\"\n\\ line\u0001"})"
+                              "\n{\"level\":\"error\""));
+  EXPECT_THAT(text, MatchesRegex(".*\"pid\":[0-9]+,\"message\":\"e\"\\}\n"));
 }
 
 }  // namespace

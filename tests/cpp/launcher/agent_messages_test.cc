@@ -28,7 +28,9 @@ std::vector<AgentMessage> examples() {
           AgentLeave{},
           AgentBeat{},
           WorkerReport{.worker = 4,
-                       .report = {.rank = 2, .origin = {.kind = OriginKind::exception, .rank = 1, .type = "E"}}}};
+                       .report = {.rank = 2, .origin = {.kind = OriginKind::exception, .rank = 1, .type = "E"}}},
+          AgentObserve{{.id = 5, .worker = 2, .stacks = true, .operations = 100}},
+          AgentObserved{.id = 5, .json = "[{}]", .is_last = false}};
 }
 
 TEST(AgentMessages, EveryKindArrivesAsItWasSent) {

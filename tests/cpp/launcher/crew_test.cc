@@ -23,6 +23,7 @@ class Recorder : public HostEvents {
   }
   void on_output_end(int, WorkerStream) override { ends++; }
   void on_report(int rank, const EndReport& report) override { reports[rank] = report; }
+  void on_observed(uint64_t id, std::string_view json) override { observed[id] = json; }
   void on_ended(int rank, const Ended& end) override { ended[rank] = end; }
   void on_notice(std::string_view text) override { notices.emplace_back(text); }
   void on_empty() override { empty++; }
@@ -33,6 +34,7 @@ class Recorder : public HostEvents {
   std::map<int, Ended> ended;
   std::map<int, EndReport> reports;
   std::vector<std::string> notices;
+  std::map<uint64_t, std::string> observed;
   int ends = 0, empty = 0;
 };
 

@@ -88,6 +88,34 @@ def test_older_kubernetes_takes_it(tmp_path: Path) -> None:
     check({}, tmp_path, "--kubernetes-version", "1.25.0")  # the oldest whose schemas are at hand
 
 
+@pytest.mark.parametrize("enabled", [False, True])
+def test_metrics(enabled: bool, tmp_path: Path) -> None:
+    values = {"metrics": {"enabled": enabled, "port": 9500}}
+    check(values, tmp_path)
+    rendered = render(values)
+    for kind in ("StatefulSet", "Job"):
+        template = rendered.find(kind, "demo-horovod")["spec"]["template"]
+        annotations = {f"prometheus.io/{name}": value for name, value in (("scrape", "true"), ("port", "9500"))}
+        assert template["metadata"].get("annotations") == (
+            annotations | {"prometheus.io/path": "/metrics"} if enabled else None
+        )
+        (main,) = template["spec"]["containers"]
+        assert variables(main).get("HOROVOD_METRICS_PORT") == ("9500" if enabled else None)
+    ports = [port["name"] for port in rendered.find("Service", "demo-horovod")["spec"]["ports"]]
+    assert ports == (["ssh", "metrics"] if enabled else ["ssh"])
+    assert rendered.names("ServiceMonitor") == []
+
+
+def test_service_monitor() -> None:
+    monitor = {"enabled": True, "labels": {"release": "prometheus"}, "interval": "5s"}
+    rendered = render({"metrics": {"enabled": True, "serviceMonitor": monitor}})
+    found = rendered.find("ServiceMonitor")
+    services = rendered.find("Service", "demo-horovod")["metadata"]["labels"]
+    assert found["spec"]["selector"]["matchLabels"].items() <= services.items()
+    assert found["spec"]["endpoints"] == [{"port": "metrics", "path": "/metrics", "interval": "5s"}]
+    assert render({"metrics": {"serviceMonitor": monitor}}).names("ServiceMonitor") == []
+
+
 def test_it_can_be_packaged(tmp_path: Path) -> None:
     result = helm("package", CHART, "--destination", tmp_path)
     assert result.returncode == 0, result.stderr

@@ -32,6 +32,16 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
+{{/* For pods with ranks. */}}
+{{- define "horovod.metricsAnnotations" -}}
+{{- if and .Values.metrics.enabled .Values.metrics.annotations -}}
+annotations:
+  prometheus.io/scrape: "true"
+  prometheus.io/port: {{ .Values.metrics.port | quote }}
+  prometheus.io/path: /metrics
+{{- end -}}
+{{- end -}}
+
 {{/* What sshd needs as root, and nothing more: to give up rights, to lock itself in, and port 22. */}}
 {{- define "horovod.containerSecurity" -}}
 {{- if .own.privileged }}
@@ -55,6 +65,12 @@ capabilities:
 {{- if include "horovod.keysAreGiven" .root }}
 - name: USESECRETS
   value: "true"
+{{- end }}
+{{- if .root.Values.metrics.enabled }}
+- name: HOROVOD_METRICS_PORT
+  value: {{ .root.Values.metrics.port | quote }}
+- name: HOROVOD_OBSERVE_ADDRESS
+  value: "0.0.0.0"
 {{- end }}
 - name: HOROVOD_SSH_COMMAND
   value: ssh -F /horovod/ssh/config

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from horovod._native.library import library
 from horovod.common.elastic import agreement
 from horovod.common.elastic.notification import notification_manager
 from horovod.common.elastic.preemption import Preemption
@@ -36,6 +37,7 @@ def run_fn(func: Callable[..., R], reset: Callable[[], None]) -> Callable[..., R
                         _settle(state, skip_sync)
                         return func(state, *args, **kwargs)
                     except HorovodInternalError:
+                        library().hvd_count_recovery()
                         state.restore()
                         skip_sync = False
                     except HostsUpdatedInterrupt as interrupt:

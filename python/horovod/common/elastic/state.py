@@ -17,6 +17,7 @@ import cloudpickle
 
 from horovod._generic.objects import broadcast_object
 from horovod._native import elastic
+from horovod._native.library import library
 from horovod.common.elastic import agreement, durable
 from horovod.common.elastic.agreement import FileFound, Progress
 from horovod.common.exceptions import HostsUpdatedInterrupt
@@ -81,6 +82,7 @@ class State:
         began = time.perf_counter()
         self._save_as_next()
         self.commit_seconds = time.perf_counter() - began
+        library().hvd_count_commit()
         self._interrupt_if_hosts_changed(is_saved=True)
 
     def check_host_updates(self) -> None:

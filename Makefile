@@ -15,6 +15,8 @@ STAMPS := .venv/stamps
 SOAK_REPEAT ?= 20
 SOAK_FUZZ_SECONDS ?= 600
 SOAK_FAULTS ?= 500
+SOAK_GPU_FAULTS ?= 300
+SOAK_GPU_JOBS ?= 200
 SOAK_PROGRAMS ?= 20000
 CXX_FILES = $(shell git ls-files --cached --others --exclude-standard '*.cc' '*.h')
 
@@ -95,6 +97,10 @@ library: build/release/build.ninja $(STAMPS)/runtime
 	@cmake --build build/release -j $(JOBS) --target horovod horovod_tensorflow horovod_jax horovod_mxnet horovodrun
 	@cmake --install build/release --prefix python/horovod --component runtime | { grep Installing || true; }
 
+.PHONY: standin
+standin: library
+	@cmake --build build/release -j $(JOBS) --target standin_cuda standin_nccl_2_18 standin_nccl_2_27 standin_nccl_2_30 standin_hip standin_rccl gpu_probes bench_gpu
+
 $(BIN)/horovodrun: | $(STAMPS)/venv
 	@ln -sfn ../../python/horovod/bin/horovodrun $@
 
@@ -116,7 +122,7 @@ demo: all $(STAMPS)/demo $(STAMPS)/torch ## Train a small network with one proce
 
 .PHONY: test
 test: $(BIN)/horovodrun $(STAMPS)/runtime ## Run all tests
-	@$(MAKE) -j 3 packages-test requirements-test library
+	@$(MAKE) -j 3 packages-test requirements-test standin
 	@tools/test.sh
 
 # What the stages need besides the library, installed while that is compiled.
@@ -141,23 +147,25 @@ requirements-test: $(STAMPS)/runtime
 	@$(MAKE) .venv-cloud/stamp .venv-mxnet/stamp
 
 .PHONY: check
-check: all packages-testbed $(STAMPS)/test ## Run the tests of what has changed
+check: all standin packages-testbed $(STAMPS)/test ## Run the tests of what has changed
 	@chosen=$$($(BIN)/python tools/touched.py) && { read -r stages; read -r suites || true; } <<<"$$chosen" && \
 	  echo "stages: $$stages" && SUITES="$$suites" RANKS=2 HOSTS=1,1 FRAMEWORK_RANKS=2 PROGRAMS=100 tools/test.sh $$stages
 
 .PHONY: test-gpu
-test-gpu: all $(STAMPS)/test ## Run the suites of tests/gpu on the GPUs of this machine
+test-gpu: all standin $(STAMPS)/test ## Run the suites of tests/gpu on the GPUs of this machine
 	@$(BIN)/python tests/gpu/run.py
 
 .PHONY: soak
-soak: all packages-fuzz packages-mpi packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax $(STAMPS)/tracking $(STAMPS)/demo $(STAMPS)/deploy .venv-tf215/stamp .venv-torch21/stamp .venv-mxnet/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
-	@TEST_FULL=1 SUITES=all FRAMEWORK_RANKS="2 3 4" REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz single mpi parallel torch tensorflow jax mxnet keras mpi5 tensorflow215 torch21 images cloud aarch64
+soak: all standin packages-fuzz packages-mpi packages-testbed packages-images packages-cloud packages-aarch64 $(STAMPS)/test $(STAMPS)/mpi $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax $(STAMPS)/tracking $(STAMPS)/demo $(STAMPS)/deploy .venv-tf215/stamp .venv-torch21/stamp .venv-mxnet/stamp .venv-cloud/stamp $(MPIS) ## Run tests again and again, fuzzers for long, and faults by the hundred
+	@TEST_FULL=1 SUITES=all FRAMEWORK_RANKS="2 3 4" REPEAT=$(SOAK_REPEAT) FUZZ_SECONDS=$(SOAK_FUZZ_SECONDS) tools/test.sh ctest asan tsan fuzz single gpu mpi parallel torch tensorflow jax mxnet keras mpi5 tensorflow215 torch21 images cloud aarch64
 	@$(BIN)/python tests/differential/run.py --programs $(SOAK_PROGRAMS)
 	@tools/test.sh sanitized
 	@$(BIN)/python tests/elastic/faults.py --faults $(SOAK_FAULTS)
+	@$(BIN)/python tests/gpu/random_jobs.py --jobs $(SOAK_GPU_JOBS)
+	@$(BIN)/python tests/gpu/faults.py --faults $(SOAK_GPU_FAULTS)
 
 .PHONY: bench
-bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax ## Measure against MPI, Gloo, DDP and MultiWorkerMirrored
+bench: all standin packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS)/torch $(STAMPS)/tensorflow $(STAMPS)/jax ## Measure against MPI, Gloo, DDP and MultiWorkerMirrored
 	@$(BIN)/python benchmarks/run.py
 	@cmake --build build/release -j $(JOBS) --target bench_hosts
 	@build/release/benchmarks/bench_hosts 2,2
@@ -167,6 +175,7 @@ bench: all packages-bench packages-mpi packages-testbed $(STAMPS)/bench $(STAMPS
 	@$(BIN)/python benchmarks/elastic.py
 	@$(BIN)/python benchmarks/tensorflow_train.py
 	@$(BIN)/python benchmarks/jax_train.py
+	@$(BIN)/python benchmarks/gpu.py
 
 .PHONY: docs
 docs: packages-build $(STAMPS)/docs ## Build the documentation into build/docs

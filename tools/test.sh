@@ -27,7 +27,7 @@ unset PYTHONDONTWRITEBYTECODE  # as in the Makefile
 # list, longest stages first; a new lane would only help if processors were idle. tools/touched.py finds the stage of a
 # folder by its name. Python packages that it needs belong to TEST_REQUIREMENTS in the Makefile, Debian's to TEST_PACKAGES.
 compile="ctest asan tsan fuzz packaging plain"
-wait="hosts launcher elastic runner deploy docs testbed"
+wait="hosts launcher elastic gpu runner deploy docs testbed"
 compute="single torch tensorflow jax mxnet keras mpi parallel differential"
 
 bin=.venv/bin
@@ -104,17 +104,22 @@ parallel_stage() {
   done
 }
 differential_stage() { DIFFERENTIAL_PROGRAMS=${PROGRAMS:-300} "${pytest[@]}" tests/differential; }  # random programs against a serial model
+python_under() {  # asan or tsan, arguments of Python
+  local kind=$1
+  [ -f "build/$kind/build.ninja" ] || cmake --preset "$kind" >/dev/null
+  quietly "build/$kind/library.log" cmake --build "build/$kind" -j "$jobs" --target horovod
+  # Python is not made with a sanitizer, so the runtime comes first by force, and with it the C++ library that it wraps.
+  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1 \
+    LD_PRELOAD="$(gcc -print-file-name="lib$kind.so") $(gcc -print-file-name=libstdc++.so.6)" \
+    HOROVOD_LIBRARY=$PWD/build/$kind/src/libhorovod.so "$bin/python" "${@:2}"
+}
 sanitized_stage() {  # not among all: programs run many times as long there
   local kind
-  export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1
   for kind in asan tsan; do
     echo "-- $kind"
-    [ -f "build/$kind/build.ninja" ] || cmake --preset "$kind" >/dev/null
-    quietly "build/$kind/library.log" cmake --build "build/$kind" -j "$jobs" --target horovod
-    # Python is not made with a sanitizer, so the runtime comes first by force, and with it the C++ library that it wraps.
-    LD_PRELOAD="$(gcc -print-file-name="lib$kind.so") $(gcc -print-file-name=libstdc++.so.6)" \
-      HOROVOD_LIBRARY=build/$kind/src/libhorovod.so \
-      "$bin/python" tests/differential/run.py --programs "${PROGRAMS:-500}" --hang-seconds 300
+    python_under "$kind" tests/differential/run.py --programs "${PROGRAMS:-500}" --hang-seconds 300
+    # The stand-in is that of the release build: the sanitizers look at the engine and at the NCCL backend.
+    python_under "$kind" tests/gpu/random_jobs.py --jobs 50
   done
 }
 under_mpirun() {  # MPI, ranks, what moves the data, command
@@ -216,6 +221,7 @@ aarch64_stage() {  # not among all: emulated, it is slow, so once is enough
 }
 launcher_stage() { "${shared_pytest[@]}" tests/launcher; }
 elastic_stage() { "${shared_pytest[@]}" tests/elastic; }  # jobs with faults
+gpu_stage() { "${shared_pytest[@]}" tests/gpu; }  # with the stand-in for CUDA and NCCL
 packaging_stage() { "${pytest[@]}" -o faulthandler_timeout=3000 tests/packaging; }  # compiles, if ccache is empty
 testbed_stage() { "${pytest[@]}" tests/testbed; }  # what the hosts themselves can do
 docs_stage() { "${shared_pytest[@]}" tests/docs; } # the site, and the commands on its pages

@@ -318,6 +318,18 @@ HVD_EXPORT hvd_code hvd_wait_on_stream(hvd_handle handle, void* stream, double s
 /* 1: tensors on accelerators of this type are supported for this kind and reduction; 0: they must be copied to host
  * memory first. The same on all ranks. */
 HVD_EXPORT int32_t hvd_device_accepts(int32_t kind, int32_t dtype, int32_t reduce_op);
+/* Outputs in a framework's own memory, for operations whose output size is not known before. `exchange`: its table
+ * DLPackExchangeAPI, major version 1. Pass hvd_dlpack_allocate and the object as options.allocate and allocate_context.
+ * When the operation is done, take() gives the DLManagedTensorVersioned of an output to the caller; NULL: it is empty.
+ * destroy() frees those that were not taken. create() returns NULL if the table is of another version. */
+HVD_EXPORT void* hvd_dlpack_outputs_create(const void* exchange, int32_t device_type, int32_t device_id, int32_t count);
+HVD_EXPORT void* hvd_dlpack_allocate(void* context, int32_t index, int32_t dtype, int32_t ndim, const int64_t* shape);
+HVD_EXPORT void* hvd_dlpack_outputs_take(void* outputs, int32_t index);
+HVD_EXPORT void hvd_dlpack_outputs_destroy(void* outputs);
+/* Whether work may go on behind an operation on an accelerator, by hvd_wait_on_stream, where it would otherwise wait
+ * for its end: `of_gradients` of a DistributedOptimizer, or of any operation. 1: yes; 0: no
+ * (HOROVOD_ENABLE_ASYNC_COMPLETION or an elastic job, which must not commit a step before it knows how it ended). */
+HVD_EXPORT int32_t hvd_completes_on_stream(int32_t of_gradients);
 /* alltoall: the rows received from each rank of the set. Returns how many ranks; writes up to `capacity`. */
 HVD_EXPORT int32_t hvd_received_splits(hvd_handle handle, int32_t index, int32_t* splits, int32_t capacity);
 HVD_EXPORT int32_t hvd_result_value(hvd_handle handle); /* join: the rank that joined last */
@@ -464,6 +476,9 @@ HVD_EXPORT const char* hvd_knobs_json(void);
 /* 0, or the NCCL version code, of the loaded backends: "nccl", "cuda", "rocm"; 1: "gloo" (the built-in transport), and
  * "mpi" once its plugin is loaded. */
 HVD_EXPORT int32_t hvd_backend_built(const char* name);
+/* Writes one line for people: which NCCL, driver and GPUs GPU tensors would use here, or why none. 1: both libraries
+ * are there; 0: not. Opens the driver: for a process that ends soon, as horovodrun --check-build starts one. */
+HVD_EXPORT int32_t hvd_describe_gpus(char* text, int32_t capacity);
 
 #ifdef __cplusplus
 }

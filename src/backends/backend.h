@@ -74,10 +74,19 @@ struct BackendContext {
   // Collective among a process set, callable inside run(): gathers blocks of equal size in set order. For bootstrap,
   // such as the unique id of a communicator.
   std::function<Status(int32_t process_set, ByteView mine, std::byte* all)> exchange;
+  // Collective among a process set, callable inside run(): Adasum of one tensor in host memory, in place.
+  std::function<Status(int32_t process_set, std::byte* data, size_t count, DType dtype, double prescale,
+                       double postscale)>
+      adasum = {};
+  // To be called inside run() before it waits for anything but the two above: a rank that sleeps may not have been
+  // woken yet to read what this one has sent.
+  std::function<void()> wake_others = {};
   // Why the world has failed; ok: it has not. Any thread.
   std::function<Status()> failure = {};
   // Fails the world on all ranks. Any thread.
   std::function<void(const Status&)> fail = {};
+  // Whether there is a timeline, for which a DeviceBackend records Operation::activities. Any thread.
+  std::function<bool()> is_recording = {};
 };
 
 inline constexpr const char* kBackendEntry = "hvd_backend_v1";

@@ -25,6 +25,25 @@ bool DeviceOutputs::free(std::byte* memory) {
   return true;
 }
 
+void DeviceOutputs::take(std::byte* memory) {
+  if (!is_used_.load()) return;
+  std::lock_guard lock(mutex_);
+  if (auto found = outputs_.find(memory); found != outputs_.end()) found->second.owner = nullptr;
+}
+
+void DeviceOutputs::forget_all_of(const void* owner) {
+  if (!is_used_.load()) return;
+  std::lock_guard lock(mutex_);
+  for (auto it = outputs_.begin(); it != outputs_.end();) {
+    if (it->second.owner != owner && it->second.owner != nullptr) {
+      ++it;
+      continue;
+    }
+    new Free(std::move(it->second.free));  // it holds what must not be destroyed
+    it = outputs_.erase(it);
+  }
+}
+
 void DeviceOutputs::free_all_of(const void* owner) {
   if (!is_used_.load()) return;
   std::lock_guard lock(mutex_);

@@ -16,8 +16,10 @@ class DeviceOutputs {
   static DeviceOutputs& instance();
 
   void add(std::byte* memory, const void* owner, Free free);
-  bool free(std::byte* memory);         // false: it is not one of them
-  void free_all_of(const void* owner);  // which is about to end
+  bool free(std::byte* memory);           // false: it is not one of them
+  void take(std::byte* memory);           // it is the caller's now, and may outlive its owner
+  void free_all_of(const void* owner);    // which is about to end
+  void forget_all_of(const void* owner);  // which cannot free any more
 
  private:
   struct Output {

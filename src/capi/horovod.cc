@@ -2,12 +2,14 @@
 #include "horovod/horovod.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <span>
 #include <string>
 
 #include "backends/device_outputs.h"
 #include "backends/nccl/arithmetic.h"
+#include "backends/nccl/report.h"
 #include "engine/gpu_agreement.h"
 #include "engine/runtime.h"
 #include "errors.h"
@@ -135,6 +137,11 @@ Result<int32_t> gpu_built(std::string_view name) {
   if (name == "cuda") return !found.is_hip && !found.driver.empty() ? 1 : 0;
   if (name == "rocm") return found.is_hip && !found.driver.empty() ? 1 : 0;
   return probe_nccl_version(found);
+}
+
+GpuReport gpu_report() {
+  auto config = config_from_environment();
+  return describe_gpus(find_libraries(library_places(config.ok() ? config.value() : Config())));
 }
 
 int32_t copy_out(const std::vector<int32_t>& values, int32_t* out, int32_t capacity) {
@@ -344,7 +351,7 @@ hvd_code hvd_take_result(hvd_handle handle, int32_t index, hvd_tensor* output) {
     if (operation.output.bytes() > 0 && operation.owned_output == nullptr) {
       return {Code::invalid_argument, "the output's memory does not belong to the engine"};
     }
-    (void)operation.owned_output.release();  // now owned by the caller, for hvd_free
+    DeviceOutputs::instance().take(operation.owned_output.release());  // now owned by the caller, for hvd_free
     return {};
   });
 }
@@ -381,7 +388,15 @@ int32_t hvd_device_accepts(int32_t kind, int32_t dtype, int32_t reduce_op) {
     Request request{.kind = static_cast<Kind>(kind),
                     .reduce_op = static_cast<ReduceOp>(reduce_op),
                     .dtype = static_cast<DType>(dtype)};
-    return can_use_nccl(request, engine.world().host_of.empty()) ? 1 : 0;
+    return can_use_nccl(request) ? 1 : 0;
+  });
+}
+
+int32_t hvd_completes_on_stream(int32_t of_gradients) {
+  return with_engine([&](Engine& engine) -> Result<int32_t> {
+    const Config& config = engine.config();
+    if (engine.device() == nullptr || config.elastic) return 0;
+    return config.async_completion.value_or(of_gradients != 0) ? 1 : 0;
   });
 }
 
@@ -528,6 +543,18 @@ void hvd_set_stacks_signal(int32_t signal) { Runtime::instance().set_stacks_sign
 const char* hvd_knobs_json(void) {
   static const std::string* text = new std::string(hvd::knobs_json());
   return text->c_str();
+}
+
+int32_t hvd_describe_gpus(char* text, int32_t capacity) {
+  return guarded_value([&]() -> Result<int32_t> {
+    GpuReport report = gpu_report();
+    if (text != nullptr && capacity > 0) {
+      size_t length = std::min(report.text.size(), static_cast<size_t>(capacity) - 1);
+      std::memcpy(text, report.text.data(), length);
+      text[length] = 0;
+    }
+    return report.is_usable ? 1 : 0;
+  });
 }
 
 int32_t hvd_backend_built(const char* name) {

@@ -14,6 +14,11 @@ BackendContext context_of(const World& world, ProcessSetTable& process_sets, Tra
           .members = [sets](int32_t set) { return sets->members(set).value_or(std::vector<int32_t>()); },
           .exchange = [sets](int32_t set, ByteView mine,
                              std::byte* all) { return sets->collectives(set).allgather(mine, all); },
+          .adasum =
+              [sets](int32_t set, std::byte* data, size_t count, DType dtype, double prescale, double postscale) {
+                return sets->collectives(set).adasum(data, data, count, dtype, prescale, postscale);
+              },
+          .wake_others = [line = &transport] { line->waiter().wake_others(); },
           .failure = [line = &transport] { return line->failed() ? line->failure() : Status(); },
           .fail = [line = &transport](const Status& status) { line->abort(status); }};
 }

@@ -43,6 +43,13 @@ Status has_joined(const Request& request) {
 
 Engine::~Engine() { shutdown(); }
 
+void Engine::attach_device(const BackendList::MakeDevice& make) {
+  backends_->attach_device([&](BackendContext context) {
+    context.is_recording = [recorder = &recorder_] { return recorder->is_watching(); };
+    return make(std::move(context));
+  });
+}
+
 // ---- submitting ----
 
 Result<TaskRef> Engine::submit(std::vector<Operation> operations, std::function<void(const Task&)> on_done,

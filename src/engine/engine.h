@@ -57,7 +57,7 @@ class Engine {
   bool wait_launched(const TaskRef& task, TimePoint until);
 
   // For tensors on accelerators; see BackendList. The calling thread starts to submit: see DeviceBackend::begin_call().
-  void attach_device(const BackendList::MakeDevice& make) { backends_->attach_device(make); }
+  void attach_device(const BackendList::MakeDevice& make);
   DeviceBackend* device() const { return backends_->device(); }
 
   // Why this rank is about to leave; shutdown() tells its peers. Otherwise they only learn that it called shutdown.

@@ -156,9 +156,11 @@ void Executor::start(Execution& execution) {
                                      request.name, request.device)});
     return;
   }
-  execution.recording = recorder_.start(execution.operations, backend->activity(request.kind), execution.plan, plans_);
+  bool is_on_device = request.device != kHost && backend == backends_.device();
+  std::string_view activity = is_on_device ? std::string_view() : backend->activity(request.kind);
+  execution.recording = recorder_.start(execution.operations, activity, execution.plan, plans_);
   for (Operation* operation : execution.operations) operation->running = true;
-  if (request.device != kHost && backend == backends_.device()) {
+  if (is_on_device) {
     backends_.device()->run_on_device(
         execution.plan, execution.operations, [this, &execution] { tell_launched(execution); }, done);
     return;

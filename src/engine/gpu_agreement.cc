@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -19,7 +20,9 @@ constexpr const char* kName = "horovod.gpu_offers";
 NcclSettings nccl_settings(const Config& config) {
   NcclSettings settings{.streams = config.nccl_streams,
                         .use_kernels = config.batch_gpu_copies,
-                        .operation_limit = seconds(config.collective_timeout)};
+                        .operation_limit = seconds(config.collective_timeout),
+                        .warn_after = config.stall_check ? seconds(config.stall_warning_time) : Duration{}};
+  if (config.collective_timeout > 0) settings.init_limit = std::min(settings.init_limit, settings.operation_limit);
   if (config.fusion_threshold) settings.fusion_threshold = static_cast<size_t>(*config.fusion_threshold);
   return settings;
 }
@@ -62,13 +65,17 @@ LibraryPlaces library_places(const Config& config) {
           .site_packages = own_site_packages()};
 }
 
+Status check_gpus() {
+  std::string lost = lost_context();
+  if (lost.empty()) return {};
+  return {Code::unknown, fmt::format("this process cannot go on, and has to be replaced by a new one: {}", lost)};
+}
+
 Status agree_on_gpus(Engine& engine, const Config& config) {
-  if (std::string lost = lost_context(); !lost.empty()) {
-    return {Code::unknown, fmt::format("this process cannot continue: {}", lost)};
-  }
   LibrarySearch found = find_libraries(library_places(config));
+  bool wants_torus = config.hierarchical_allreduce.value_or(false) || config.torus_allreduce.value_or(false);
   std::vector<GpuOffer> offers;
-  Status gathered = gather(engine, gpu_offer(found, config.gpu_operations), offers);
+  Status gathered = gather(engine, gpu_offer(found, config.gpu_operations, wants_torus), offers);
   if (!gathered.ok()) return {};  // the world has failed, and the next operation reports why
   GpuDecision decision = decide_on_nccl(offers);
   if (decision.is_error) {
@@ -85,7 +92,9 @@ Status agree_on_gpus(Engine& engine, const Config& config) {
     return {};
   }
   engine.attach_device([&](BackendContext context) {
-    return std::make_unique<NcclBackend>(std::move(context), std::move(found), nccl_settings(config));
+    NcclSettings settings = nccl_settings(config);
+    settings.use_torus = decision.use_torus;
+    return std::make_unique<NcclBackend>(std::move(context), std::move(found), settings);
   });
   return {};
 }

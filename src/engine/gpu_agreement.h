@@ -11,8 +11,9 @@ namespace hvd {
 class Engine;
 
 LibraryPlaces library_places(const Config& config);
-// Collective. Not ok: a rank requires NCCL (HOROVOD_GPU_OPERATIONS=nccl) and another cannot use it; or this process has
-// lost its GPU and must stop.
+// Not ok: this process has lost its GPU, and must not become part of a world again.
+Status check_gpus();
+// Collective. Not ok: a rank requires NCCL (HOROVOD_GPU_OPERATIONS=nccl), and another cannot use it.
 Status agree_on_gpus(Engine& engine, const Config& config);
 
 }  // namespace hvd

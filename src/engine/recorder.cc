@@ -61,8 +61,9 @@ Recorder::Execution Recorder::start(std::span<Operation* const> operations, std:
     const Request& request = operation->request;
     execution.timeline_->start(request.name, request.kind, is_adasum(request),
                                {.plan = number, .is_cached = plan.is_cached});
-    execution.timeline_->activity_start(request.name, activity);
+    if (!activity.empty()) execution.timeline_->activity_start(request.name, activity);
   }
+  execution.has_activity_ = !activity.empty();
   return execution;
 }
 
@@ -71,7 +72,12 @@ void Recorder::Execution::end(std::span<Task::Place* const> places) {
   if (!timeline) return;
   for (const Task::Place* place : places) {
     const Operation& operation = *place->operation;
-    timeline->activity_end(operation.request.name);
+    if (has_activity_) timeline->activity_end(operation.request.name);
+    if (operation.activities != nullptr) {
+      for (const TimedActivity& each : *operation.activities) {
+        timeline->activity(operation.request.name, each.name, each.begin, each.end);
+      }
+    }
     timeline->end(operation.request.name, operation.request.dtype, operation.output.shape);
   }
 }

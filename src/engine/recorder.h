@@ -38,8 +38,9 @@ class Recorder final : public NegotiationObserver {
    private:
     friend class Recorder;
     std::shared_ptr<Timeline> timeline_;
+    bool has_activity_ = false;
   };
-  // `activity`: the backend's name for its work, see Backend::activity().
+  // `activity`: the backend's name for its work, see Backend::activity(); empty: it records Operation::activities.
   // `plan` is the number of the plan, the same on all ranks.
   Execution start(std::span<Operation* const> operations, std::string_view activity, const Plan& plan,
                   uint64_t number) const;

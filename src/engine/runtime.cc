@@ -280,6 +280,7 @@ Status Runtime::init(const std::vector<std::vector<int32_t>>& sets) {
   std::lock_guard life(life_mutex_);
   if (is_initialized()) return {};
   if (forked_) return forked_away();
+  if (Status status = check_gpus(); !status.ok()) return status;
   auto engine = create_engine();
   if (!engine.ok()) return engine.status();
   {

@@ -152,6 +152,20 @@ class Timeline::State {
     });
   }
 
+  void slice(std::string_view tensor, std::string_view label, TimePoint begin, TimePoint end) {
+    post([&](int64_t) {
+      auto found = tracks_.find(tensor);
+      if (found == tracks_.end() || found->second.open == 0) return;  // the timeline began in between
+      if (found->second.skipped > 0 || !has_room(2)) {
+        queue_.dropped++;
+        return;
+      }
+      int32_t pid = found->second.pid;
+      queue_.events.push_back({.micros = micros_at(begin), .label = label, .pid = pid, .type = Event::Type::begin});
+      queue_.events.push_back({.micros = micros_at(end), .pid = pid, .type = Event::Type::end});
+    });
+  }
+
   void mark(std::string_view tensor, Event::Type type, int32_t rank) {
     post([&](int64_t now) {
       Track* track = find_or_add(tensor);
@@ -380,6 +394,10 @@ void Timeline::start(std::string_view tensor, Kind kind, bool adasum, InPlan in_
 void Timeline::activity_start(std::string_view tensor, std::string_view activity) {
   state_->begin(tensor, Event::Type::begin, state_->activity_label(activity));
 }
+void Timeline::activity(std::string_view tensor, std::string_view activity, TimePoint begin, TimePoint end) {
+  state_->slice(tensor, state_->activity_label(activity), begin, end);
+}
+
 void Timeline::activity_end(std::string_view tensor) { state_->end(tensor, Event::Type::end, {}, {}); }
 void Timeline::end(std::string_view tensor, DType dtype, const Shape& shape) {
   state_->end(tensor, Event::Type::end_of_tensor, dtype, shape);

@@ -50,6 +50,8 @@ class Timeline {
   void start(std::string_view tensor, Kind kind, bool adasum, InPlan in_plan = {});
   void activity_start(std::string_view tensor, std::string_view activity);
   void activity_end(std::string_view tensor);
+  // One that is over: of the tensor's execution that has been started.
+  void activity(std::string_view tensor, std::string_view activity, TimePoint begin, TimePoint end);
   void end(std::string_view tensor, DType dtype, const Shape& shape);
   void mark_cycle();  // CYCLE_START, if mark_cycles
 

@@ -84,6 +84,8 @@ constexpr Knob kKnobs[] = {
      Scope::in_world},
     {"HOROVOD_BATCH_D2D_MEMCOPIES", [](Config& c) -> Slot { return &c.batch_gpu_copies; }, {},
      "Copy the tensors of a fusion with one kernel; 0: one copy per tensor."},
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", [](Config& c) -> Slot { return &c.async_completion; }, {},
+     "1: GPU operations are synchronized by the stream that uses the result; 0: by the host; unset: 1 for gradients alone."},
 
     {"HOROVOD_ELASTIC", [](Config& c) -> Slot { return &c.elastic; }, {},
      "Elastic job: the launcher assigns the rank of this process whenever a world is formed; the launcher sets this.",

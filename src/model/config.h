@@ -44,6 +44,7 @@ struct Config {
   std::string nccl_library, nccl_home, cuda_home;  // where to look for NCCL first
   int32_t nccl_streams = 1;
   bool batch_gpu_copies = true;
+  std::optional<bool> async_completion;    // of operations on a GPU; unset: of an optimizer's gradients
   std::string library_path, conda_prefix;  // LD_LIBRARY_PATH and CONDA_PREFIX
 
   // Elastic jobs.

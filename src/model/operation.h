@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "model/request.h"
 
@@ -40,6 +41,12 @@ struct FreeBytes {
   }
 };
 
+// A part of an operation's execution, for the timeline.
+struct TimedActivity {
+  const char* name = nullptr;  // a literal
+  TimePoint begin, end;
+};
+
 struct Operation {
   Request request;
   TensorView input;
@@ -57,6 +64,7 @@ struct Operation {
   // On a device: backend events, recorded when the input is ready and when the output is written.
   std::shared_ptr<void> ready;
   std::shared_ptr<void> finished;
+  std::shared_ptr<const std::vector<TimedActivity>> activities;  // null: its backend has recorded none
   bool is_stand_in = false;  // on a device, for a rank that has joined: zeros without memory of their own
   bool running = false;      // a backend is executing it
   Status status;             // valid once the operation is done

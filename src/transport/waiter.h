@@ -75,6 +75,9 @@ class Waiter {
   }
 
   // ---- sleeping and waking ----
+  // Wakes the ranks that sleep although something was sent to them. For a thread that drives, before it waits for
+  // something that is not a rank: a wait for a rank does so itself.
+  void wake_others() { bells_.ring_owed(Bells::Urgency::leaving); }
   void sleep(TimePoint until);  // engine thread, while it does not drive
   void wake();                  // ends a sleep or blocked wait of this process
   // The same, but only after that time; an alarm that is already set stays. It may fire when it is no longer needed.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -13,19 +12,21 @@ for folder in (HERE, HERE.parent / "python", HERE.parents[1] / "python"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-STANDIN = Path(os.environ.get("HVD_STANDIN", HERE.parents[1] / "build" / "release" / "tests" / "gpu" / "standin"))
+import gpu_machine  # noqa: E402
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cases marked `standin` ask for faults and limits that a GPU does not have."""
+    for item in items:
+        if item.get_closest_marker("standin") and gpu_machine.on_real_gpus():
+            item.add_marker(pytest.mark.skip(reason="skipped: needs the stand-in"))
 
 
 @pytest.fixture
 def gpu_env() -> dict[str, str]:
     """The environment of ranks that use GPUs."""
-    if os.environ.get("HVD_TEST_GPU") == "1":
-        return {"PYTHONPATH": f"{HERE}:{HERE.parents[1] / 'python'}"}
-    cuda, nccl = STANDIN / "cuda", STANDIN / "nccl-2.27"
-    if not (cuda / "libcuda.so.1").exists():
-        pytest.skip(f"skipped: the stand-in is not built ({cuda})")
-    return {
-        "LD_LIBRARY_PATH": f"{cuda}:{nccl}",
-        "HVD_STANDIN_GPUS": "4",
-        "PYTHONPATH": f"{HERE}:{HERE.parents[1] / 'python'}",
-    }
+    if reason := gpu_machine.missing():
+        pytest.skip(reason)
+    if gpu_machine.limits()[0] == 1:
+        pytest.skip("skipped: there is one GPU, and this needs two")
+    return gpu_machine.gpu_environment()

@@ -5,20 +5,23 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
+import driver
 import numpy as np
 
 from horovod._native import operations
 from horovod._native.abi import DType, Kind
 from horovod._native.operations import TensorView
 
-_cuda = ctypes.CDLL("libcuda.so.1")
-_CODES = {np.dtype(code.name.lower()): int(code) for code in DType if code.name not in ("BFLOAT16", "BOOL")}
-_CODES[np.dtype(bool)] = int(DType.BOOL)
+_cuda = driver.open_driver()
+
+
+def cuda() -> Any:
+    """The driver, for calls that may fail."""
+    return _cuda
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -41,6 +44,7 @@ class Device:
         self.stream = c_void_p()
         with self:
             call("cuStreamCreateWithPriority", byref(self.stream), 1, 0)
+        self._side: list[c_void_p] = []
 
     def __enter__(self) -> Device:
         call("cuCtxPushCurrent_v2", self._context)
@@ -49,30 +53,44 @@ class Device:
     def __exit__(self, *_: object) -> None:
         call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
+    def side_stream(self, number: int) -> c_void_p:
+        """Stream 0 is this object's own, 1 the default stream, and others are made when they are asked for."""
+        if number < 2:
+            return self.stream if number == 0 else c_void_p()
+        while len(self._side) < number - 1:
+            made = c_void_p()
+            with self:
+                call("cuStreamCreateWithPriority", byref(made), 1, 0)
+            self._side.append(made)
+        return self._side[number - 2]
+
     def close(self) -> None:
         with self:
-            call("cuStreamSynchronize", self.stream)
-            call("cuStreamDestroy_v2", self.stream)
+            for stream in (self.stream, *self._side):
+                call("cuStreamSynchronize", stream)
+                call("cuStreamDestroy_v2", stream)
         call("cuDevicePrimaryCtxRelease_v2", self._device)
 
 
 class DeviceArray:
     """A NumPy array's elements in device memory."""
 
-    def __init__(self, values: np.ndarray[Any, Any], device: Device, code: int | None = None) -> None:
+    def __init__(self, values: np.ndarray[Any, Any], device: Device, stream: c_void_p | None = None) -> None:
+        """`stream` makes the values, and is the one that operations are submitted on; default: that of the device."""
         self.device = device
+        self.stream = device.stream if stream is None else stream
         self.values = np.ascontiguousarray(values).reshape(values.shape)  # kept: the copy reads it later
-        self.dtype = _CODES[values.dtype] if code is None else code
+        self.dtype = int(DType[values.dtype.name.upper()])
         self.memory = c_uint64()
         with device:
             call("cuMemAlloc_v2", byref(self.memory), c_size_t(max(values.nbytes, 1)))
             if values.nbytes:
                 pointer = self.values.ctypes.data_as(c_void_p)
-                call("cuMemcpyHtoDAsync_v2", self.memory, pointer, c_size_t(values.nbytes), device.stream)
+                call("cuMemcpyHtoDAsync_v2", self.memory, pointer, c_size_t(values.nbytes), self.stream)
 
     def view(self) -> TensorView:
         return TensorView(
-            self, self.memory.value, self.dtype, self.values.shape, self.device.ordinal, self.device.stream.value or 0
+            self, self.memory.value, self.dtype, self.values.shape, self.device.ordinal, self.stream.value or 0
         )
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -80,18 +98,21 @@ class DeviceArray:
 
     def free(self) -> None:
         with self.device:
-            call("cuStreamSynchronize", self.device.stream)
+            call("cuStreamSynchronize", self.stream)
             call("cuMemFree_v2", self.memory)
 
 
-def read(address: int, like: np.ndarray[Any, Any], device: Device) -> np.ndarray[Any, Any]:
+def read(
+    address: int, like: np.ndarray[Any, Any], device: Device, stream: c_void_p | None = None
+) -> np.ndarray[Any, Any]:
     """The elements at this address, as an array of the shape and type of `like`."""
     result = np.empty_like(like)
+    stream = device.stream if stream is None else stream
     with device:
         if result.nbytes:
             pointer = result.ctypes.data_as(c_void_p)
-            call("cuMemcpyDtoHAsync_v2", pointer, c_uint64(address), c_size_t(result.nbytes), device.stream)
-        call("cuStreamSynchronize", device.stream)
+            call("cuMemcpyDtoHAsync_v2", pointer, c_uint64(address), c_size_t(result.nbytes), stream)
+        call("cuStreamSynchronize", stream)
     return result
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from typing import Any
 
+import pytest
 from ranks import Ranks, failure, run_ranks, say
 
 
@@ -52,10 +53,46 @@ def sets_join_and_devices() -> None:
     say("fine")
 
 
+@pytest.mark.standin
 def test_process_sets_joins_and_changing_devices(gpu_env: dict[str, str]) -> None:
     gpu_env["HVD_STANDIN_GPUS"] = "6"
     for ended in run_ranks(3, sets_join_and_devices, env=gpu_env, limit=200):
         assert "fine" in ended.lines
+
+
+def many_communicators() -> None:
+    import ctypes
+    import random
+
+    import device_array as gpu
+    import numpy as np
+
+    import horovod.numpy as hvd
+    from horovod._native.abi import Kind
+
+    hvd.init()
+    devices, chance = [gpu.Device(2 * hvd.rank() + i) for i in range(2)], random.Random(hvd.rank())
+    arrays = [gpu.DeviceArray(np.ones(4, "f4"), device) for device in devices]
+    for step in range(16):  # 8 streams, and GPUs in turn: 16 communicators, at addresses that differ between ranks
+        blocks = [ctypes.create_string_buffer(size) for size in range(64, 768, 2)]
+        chance.shuffle(blocks)
+        del blocks[::2]
+        array = arrays[step // 8]
+        gpu.finish(gpu.start(Kind.ALLREDUCE, f"{step}", array, array, reduce_op=1))
+    for array in arrays:
+        array.free()
+    hvd.shutdown()
+    for device in devices:
+        device.close()
+    say("fine")
+
+
+@pytest.mark.standin
+def test_all_ranks_end_their_communicators_in_the_same_order(gpu_env: dict[str, str]) -> None:
+    """The end of one waits for its other members, without a limit where NCCL's calls block."""
+    gpu_env |= {"HOROVOD_NUM_NCCL_STREAMS": "8", "NCCL_COMM_BLOCKING": "1"}
+    for ended in run_ranks(2, many_communicators, env=gpu_env, limit=100):
+        assert "fine" in ended.lines, ended.errors
 
 
 def on_streams() -> None:
@@ -109,12 +146,14 @@ def without_nccl_on_rank_1(rank: int, command: list[str], env: dict[str, str], *
     return subprocess.Popen(command, env=env, **options)
 
 
+@pytest.mark.standin
 def test_one_rank_without_nccl_makes_all_stage(gpu_env: dict[str, str]) -> None:
     ended = run_ranks(2, initialise, env=gpu_env, start=without_nccl_on_rank_1)
     assert [each.lines for each in ended] == [["no error", "False"]] * 2
     assert "GPU tensors are copied through host memory: rank 1: no libnccl.so.2 was found" in ended[0].errors
 
 
+@pytest.mark.standin
 def test_required_nccl_that_is_missing_fails_init(gpu_env: dict[str, str]) -> None:
     gpu_env["HOROVOD_GPU_OPERATIONS"] = "nccl"
     for ended in run_ranks(2, initialise, env=gpu_env, start=without_nccl_on_rank_1):
@@ -175,6 +214,7 @@ def fuse_with_little_memory() -> None:
     say("fine")
 
 
+@pytest.mark.standin
 def test_too_little_memory_for_fusion_makes_smaller_pieces(gpu_env: dict[str, str]) -> None:
     gpu_env |= {"HVD_STANDIN_MEMORY": str(15 << 20), "HOROVOD_CYCLE_TIME": "300"}
     for ended in run_ranks(2, fuse_with_little_memory, env=gpu_env, limit=200):

@@ -19,6 +19,10 @@ class Gathering(Submission[T]):
     """The verbs named allgather, alltoall and reducescatter. Results are in the engine's memory, without a copy."""
 
     def _take(self, native: int, index: int, like: T) -> T:
+        outputs = self._outputs.get(native)
+        capsule = None if outputs is None else outputs.take(index)
+        if capsule is not None:
+            return self._tensors.adopt_output(capsule, like)
         return self._tensors.adopt(take_result(native, index), like)
 
     def _taker(self, tensors: Sequence[T], grouped: bool) -> Callable[[int], Any]:

@@ -33,6 +33,10 @@ class Pending:
         """Whether `wait` would return at once."""
         return operations.is_done(self.native)
 
+    def wait_for_gradient(self) -> None:
+        """As `wait`, for an optimizer, whose next use of the tensor is by the caller's stream."""
+        self.wait()
+
     def is_over(self) -> bool:
         """Whether the engine no longer uses the memory, also because the operation's world has ended."""
         try:
@@ -100,16 +104,17 @@ class Handles:
             raise ValueError(f"no operation has the handle {handle}: it was never returned, or is already synchronised")
         return pending.is_done()
 
-    def synchronize(self, handle: int) -> Any:
+    def synchronize(self, handle: int, of_gradient: bool = False) -> Any:
         """Wait for the operation and return its result; None if the handle is unknown.
 
-        A failed operation raises HorovodInternalError, and its handle is forgotten.
+        A failed operation raises HorovodInternalError, and its handle is forgotten. `of_gradient`: see
+        Pending.wait_for_gradient.
         """
         pending = self._pending.get(handle)
         if pending is None:
             return None
         try:
-            pending.wait()
+            (pending.wait_for_gradient if of_gradient else pending.wait)()
         except Exception:
             if not pending.is_over():
                 raise  # an exception of a signal handler: the handle can be synchronised again

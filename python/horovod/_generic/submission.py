@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple
+from weakref import WeakValueDictionary
 
 from horovod._generic.handles import Pending, handles
+from horovod._generic.on_stream import StreamPending, free_names
 from horovod._generic.process_sets import ProcessSet
 from horovod._generic.tensors import T, Tensors
 from horovod._native import operations
-from horovod._native.abi import Kind, Request
+from horovod._native.abi import HOST_DEVICE, Kind, Request
+from horovod._native.dlpack import Outputs
 from horovod._native.exceptions import HorovodInternalError
 from horovod._native.operations import TensorView
 
@@ -48,6 +51,7 @@ class Submission(Generic[T]):
 
     def __init__(self, tensors: Tensors[T]) -> None:
         self._tensors = tensors
+        self._outputs: WeakValueDictionary[int, Outputs] = WeakValueDictionary()  # by the engine's handle
 
     def _views(
         self, verb: str, name: str | None, tensors: Sequence[T], look: Callable[[T], TensorView]
@@ -121,8 +125,16 @@ class Submission(Generic[T]):
         result: Callable[[int], Any],
     ) -> Pending:
         """Hand the requests to the engine. Overridden where the elements may not be in memory yet."""
-        memory = (sources, targets)
-        return Pending(operations.submit(requests, wait_follows, memory), memory, result)
+        outputs = self._tensors.outputs_for(sources) if targets is None else None
+        memory = (sources, targets, outputs)
+        if sources[0].device != HOST_DEVICE:
+            free_names(requests)
+        native = operations.submit(requests, wait_follows, memory, outputs)
+        if outputs is not None:
+            self._outputs[native] = outputs
+        if sources[0].device == HOST_DEVICE or targets is None:
+            return Pending(native, memory, result)
+        return StreamPending(native, memory, result, requests, lambda: self._tensors.current_stream(sources[0]))
 
     def _signal(
         self, kind: Kind, name: str, process_set_id: int, result: Callable[[int], Any], device: int = -1

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
+from horovod._native.dlpack import Outputs
 from horovod._native.operations import EngineMemory, TensorView
 
 T = TypeVar("T")
@@ -29,6 +30,18 @@ class Tensors(ABC, Generic[T]):
     def view_result(self, output: T, source: TensorView) -> TensorView:
         """As `view`, for an output that `empty_like` made for the tensor behind `source`."""
         return self.view(output)
+
+    def current_stream(self, view: TensorView) -> int:
+        """The stream that the calling thread uses at present on the view's accelerator."""
+        return view.stream
+
+    def outputs_for(self, sources: Sequence[TensorView]) -> Outputs | None:
+        """Memory of the framework for outputs of these tensors, whose sizes are not known yet; None: the engine's."""
+        return None
+
+    def adopt_output(self, capsule: object, like: T) -> T:
+        """The tensor in such memory, from DLPack's capsule."""
+        raise NotImplementedError
 
     @abstractmethod
     def adopt(self, memory: EngineMemory, like: T) -> T:

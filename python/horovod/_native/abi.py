@@ -239,6 +239,11 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_free": Prototype(None, [c_void_p]),
     "hvd_wait_on_stream": Prototype(c_int, [Handle, c_void_p, c_double], blocks=True),
     "hvd_device_accepts": Prototype(c_int32, [c_int32, c_int32, c_int32]),
+    "hvd_dlpack_outputs_create": Prototype(c_void_p, [c_void_p, c_int32, c_int32, c_int32]),
+    "hvd_dlpack_allocate": Prototype(c_void_p, [c_void_p, c_int32, c_int32, c_int32, POINTER(c_int64)]),
+    "hvd_dlpack_outputs_take": Prototype(c_void_p, [c_void_p, c_int32]),
+    "hvd_dlpack_outputs_destroy": Prototype(None, [c_void_p], blocks=True),
+    "hvd_completes_on_stream": Prototype(c_int32, [c_int32]),
     "hvd_received_splits": Prototype(c_int32, [Handle, c_int32, POINTER(c_int32), c_int32]),
     "hvd_result_value": Prototype(c_int32, [Handle]),
     "hvd_release": Prototype(None, [Handle]),
@@ -306,5 +311,6 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_stacks_descriptor": Prototype(c_int32, []),
     "hvd_set_stacks_signal": Prototype(None, [c_int32]),
     "hvd_knobs_json": Prototype(c_char_p, []),
+    "hvd_describe_gpus": Prototype(c_int32, [c_char_p, c_int32], blocks=True),
     "hvd_backend_built": Prototype(c_int32, [c_char_p]),
 }

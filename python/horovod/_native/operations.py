@@ -13,6 +13,7 @@ from ctypes import byref, c_int32, c_int64, sizeof
 from functools import lru_cache
 
 from horovod._native.abi import HOST_DEVICE, WORLD_SET, Code, DType, Handle, Kind, Request, SubmitOptions, Tensor
+from horovod._native.dlpack import Outputs
 from horovod._native.library import checked, library, raise_error
 
 _OK = int(Code.OK)
@@ -164,7 +165,9 @@ def make_signal(kind: Kind, name: str, process_set: int = WORLD_SET, device: int
     )
 
 
-def submit(requests: Sequence[Request], wait_follows: bool, memory: object = None) -> int:
+def submit(
+    requests: Sequence[Request], wait_follows: bool, memory: object = None, outputs: Outputs | None = None
+) -> int:
     """Submit one request, or a group, and return the engine's handle.
 
     `memory`: everything that the requests refer to. It stays alive if an exception, such as an interrupt, prevents the
@@ -173,6 +176,8 @@ def submit(requests: Sequence[Request], wait_follows: bool, memory: object = Non
     handle = Handle()
     count = len(requests)
     options = _WAIT_FOLLOWS if wait_follows else None
+    if outputs is not None:
+        options = byref(outputs.options(wait_follows))
     try:
         group = requests[0] if count == 1 else (Request * count)(*requests)
         code = library().hvd_submit(group, count, options, byref(handle))
@@ -225,6 +230,19 @@ def wait_on_stream(handle: int, stream: int) -> None:
 def device_accepts(kind: int, dtype: int, reduce_op: int) -> bool:
     """Whether the engine accepts tensors on an accelerator; otherwise they must be in host memory."""
     return bool(library().hvd_device_accepts(kind, dtype, reduce_op) > 0)
+
+
+def is_launched(handle: int, stream: int) -> bool:
+    """Whether the operation is on streams of its device; then `stream` has been made to wait for it."""
+    code = library().hvd_wait_on_stream(handle, stream, 0.0)
+    if code not in (_OK, _TIMED_OUT):
+        raise_error(code)
+    return bool(code == _OK)
+
+
+def completes_on_stream(of_gradients: bool) -> bool:
+    """Whether a stream may be put behind an operation on an accelerator, instead of waiting for its end."""
+    return bool(library().hvd_completes_on_stream(of_gradients) > 0)
 
 
 def is_done(handle: int) -> bool:

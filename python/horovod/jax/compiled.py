@@ -1,7 +1,8 @@
 """Collectives in functions that are traced: a primitive of JAX that becomes a custom call of XLA.
 
-On the CPU the call is in libhorovod_jax.so, beside libhorovod.so. On other devices, with a jaxlib that cannot
-use the library, or with HOROVOD_JAX_FALLBACK=1, it is a callback to Python (fallback.py).
+On the CPU, and on GPUs where the ranks have agreed on NCCL, the call is in libhorovod_jax.so, beside libhorovod.so. On
+other devices, with a jaxlib that cannot use the library, or with HOROVOD_JAX_FALLBACK=1, it is a callback to Python
+(fallback.py). The calls on GPUs have not been run on one.
 
 Thread rule: any thread.
 """
@@ -30,6 +31,9 @@ from horovod._native.library import library, library_path
 from horovod.jax import eager, fallback, self_test
 from horovod.jax.call import Call, attributes_of
 from horovod.jax.types import code_of
+from horovod.jax.world import compiled_for
+
+GPUS = {"cuda": "CUDA", "rocm": "ROCM"}  # what JAX calls them where a primitive is lowered, and where XLA finds a call
 
 collective_p = Primitive("horovod")
 collective_p.multiple_results = True
@@ -48,6 +52,9 @@ class CustomCalls:
         self._library = ctypes.CDLL(library_of_calls())
         for name in ("hvd_jax_run", "hvd_jax_start", "hvd_jax_done"):
             jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(self._library, name)), platform="cpu")
+        for platform in GPUS.values():
+            on_gpu = jax.ffi.pycapsule(self._library.hvd_jax_run_on_gpu)
+            jax.ffi.register_ffi_target("hvd_jax_run", on_gpu, platform=platform)
         handles.when_restarted(self.forget)
 
     def forget(self) -> None:
@@ -106,6 +113,13 @@ def _lower_to_callback(context: Any, *arrays: Any, call: Call) -> Any:
     return _lower_any(context, *arrays, call=call)
 
 
+def _lower_on_gpu(context: Any, *arrays: Any, call: Call) -> Any:
+    types = [code_of(each.dtype, call) for each in context.avals_in]
+    if not compiled_for.accepts_on_gpu(call.kind, types, call.op):
+        return _lower_to_callback(context, *arrays, call=call)
+    return _lower_to_custom_call(context, *arrays, call=call)
+
+
 def _lower_to_custom_call(context: Any, *arrays: Any, call: Call) -> Any:
     if custom_calls() is None:
         return _lower_to_callback(context, *arrays, call=call)
@@ -119,6 +133,8 @@ def _lower_to_custom_call(context: Any, *arrays: Any, call: Call) -> Any:
 _lower_any = mlir.lower_fun(fallback.run, multiple_results=True)
 mlir.register_lowering(collective_p, _lower_to_callback)
 mlir.register_lowering(collective_p, _lower_to_custom_call, platform="cpu")
+for _platform in GPUS:
+    mlir.register_lowering(collective_p, _lower_on_gpu, platform=_platform)
 
 
 def _batch(arrays: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tuple[list[Any], list[int]]:

@@ -1,16 +1,20 @@
 """The dependence of compiled programs on the world. Shapes, ranks and sizes that were read while a function was traced
-are part of its program, so it must be traced again in a world in which this process has another rank. The same holds for
-the id of a process set, which another set may get later.
+are part of its program, so it must be traced again in a world in which this process has another rank. The same holds
+for the id of a process set, which another set may get later, and for the ranks' agreement on NCCL.
 
 Thread rule: any thread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 
 from horovod._generic.handles import handles
 from horovod._generic.process_sets import ProcessSet, global_process_set, when_unbound
+from horovod._native import operations
+from horovod._native.abi import Kind
 from horovod.common.names import _basics
 
 try:
@@ -34,6 +38,7 @@ class CompiledFor:
     def __init__(self) -> None:
         self._world: tuple[int, ...] | None = None  # this process's ranks, if programs have been compiled for them
         self._has_sets = False  # programs have been compiled for process sets
+        self._choices: dict[tuple[int, int, int], bool] = {}  # what GPUs take: kind, type, reduction
         handles.when_restarted(self.check)
         when_unbound(self.drop_sets)
 
@@ -46,10 +51,18 @@ class CompiledFor:
         if process_set is not global_process_set:
             self._has_sets = True
 
+    def accepts_on_gpu(self, kind: Kind, types: Sequence[int], op: int) -> bool:
+        """Whether NCCL takes arrays of these types where they are. A function that is being traced depends on it."""
+        for code in types:
+            self._choices[kind, code, op] = operations.device_accepts(kind, code, op)
+        return all(self._choices[kind, code, op] for code in types)
+
     def check(self) -> None:
         """A new world has been formed."""
-        if self._world is not None and self._world != _place():
+        moved = self._world is not None and self._world != _place()
+        if moved or any(operations.device_accepts(*of) != was for of, was in list(self._choices.items())):
             self._world = None
+            self._choices.clear()
             jax.clear_caches()
 
     def drop_sets(self) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from horovod._generic.tensors import Tensors
 from horovod._native.abi import DType
+from horovod._native.dlpack import Outputs
 from horovod._native.operations import EngineMemory, TensorView
 from horovod.torch import direct, staging
 
@@ -21,10 +22,13 @@ _COMPLEX = (torch.complex64, torch.complex128)
 
 
 class TorchTensors(Tensors[torch.Tensor]):
-    """Dense tensors. `stage_all` stages also what is in host memory, which is of use to tests only."""
+    """Dense tensors. `stage_all` stages also what is in host memory, and `owns_outputs` puts outputs of unknown size
+    into PyTorch's memory there too, which is of use to tests only.
+    """
 
-    def __init__(self, stage_all: bool = False) -> None:
+    def __init__(self, stage_all: bool = False, owns_outputs: bool = False) -> None:
         self._stage_all = stage_all
+        self._owns_outputs = owns_outputs
 
     def view(self, tensor: torch.Tensor) -> TensorView:
         code = _code_of(tensor)
@@ -43,6 +47,16 @@ class TorchTensors(Tensors[torch.Tensor]):
         if source.device >= 0:
             return direct.view(output, source.dtype)
         return TensorView(output, output.data_ptr(), source.dtype, source.shape)
+
+    def current_stream(self, view: TensorView) -> int:
+        return direct.current_stream(view.device)
+
+    def outputs_for(self, sources: Sequence[TensorView]) -> Outputs | None:
+        first = sources[0]
+        return direct.outputs(first.device, len(sources)) if first.device >= 0 or self._owns_outputs else None
+
+    def adopt_output(self, capsule: object, like: torch.Tensor) -> torch.Tensor:
+        return direct.adopt_output(capsule)
 
     def adopt(self, memory: EngineMemory, like: torch.Tensor) -> torch.Tensor:
         if memory.size_in_bytes == 0:

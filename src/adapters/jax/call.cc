@@ -110,13 +110,14 @@ std::span<FfiBuffer* const> buffers_of(const FfiBuffers& list) {
   return {list.buffers, static_cast<size_t>(list.count)};
 }
 
-hvd_tensor tensor_of(const FfiBuffer& buffer) {
+hvd_tensor tensor_of(const FfiBuffer& buffer, const GpuPlace& place) {
   return {.struct_size = sizeof(hvd_tensor),
           .dtype = type_of(buffer).hvd,
-          .device = HVD_HOST_DEVICE,
+          .device = place.ordinal,
           .ndim = static_cast<int32_t>(buffer.rank),
           .shape = buffer.dims,
-          .data = buffer.data};
+          .data = buffer.data,
+          .stream = place.stream};
 }
 
 size_t size_in_bytes(const FfiBuffer& buffer) {

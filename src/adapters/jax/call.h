@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapters/jax/ffi_api.h"
+#include "adapters/jax/gpu_place.h"
 #include "horovod/horovod.h"
 
 namespace hvd::jax {
@@ -41,7 +42,7 @@ std::span<FfiBuffer* const> buffers_of(const FfiBuffers& list);
 
 // Converts to hvd_tensor. Types without a counterpart are sent as another type of the same size: Python allows that
 // only for verbs that move elements, or for which the bits are the same. CallError for elements smaller than a byte.
-hvd_tensor tensor_of(const FfiBuffer& buffer);
+hvd_tensor tensor_of(const FfiBuffer& buffer, const GpuPlace& place = {});
 size_t size_in_bytes(const FfiBuffer& buffer);
 
 }  // namespace hvd::jax

@@ -3,6 +3,8 @@
 #include <exception>
 #include <utility>
 
+#include "adapters/jax/behind.h"
+
 namespace hvd::jax {
 namespace {
 
@@ -73,7 +75,7 @@ hvd_request Collective::request(size_t index) const {
                       .postscale_factor = call_.postscale_factor,
                       .input = inputs_[index],
                       .output = outputs_[index]};
-  if (engine_asks_for_memory()) request.output = {.struct_size = sizeof(hvd_tensor), .device = HVD_HOST_DEVICE};
+  if (engine_asks_for_memory()) request.output = {.struct_size = sizeof(hvd_tensor), .device = inputs_[index].device};
   if (!call_.splits.empty()) {
     request.splits = call_.splits.data();
     request.splits_count = static_cast<int32_t>(call_.splits.size());
@@ -82,6 +84,9 @@ hvd_request Collective::request(size_t index) const {
 }
 
 void Collective::start(bool wait_follows) {
+  if (is_on_gpu()) {
+    if (hvd_code code = wait_for_names(call_.process_set, call_.names); code != HVD_OK) fail(code);
+  }
   hvd_submit_options options{.struct_size = sizeof(hvd_submit_options), .wait_follows = wait_follows ? 1u : 0u};
   handles_.reserve(inputs_.size());
   if (!engine_asks_for_memory() && is_all_ones(call_.groups)) {
@@ -111,11 +116,42 @@ void Collective::start(bool wait_follows) {
 
 void Collective::finish() {
   hvd_code code = hvd_wait_many(handles_.data(), static_cast<int32_t>(handles_.size()), -1);
-  if (code != HVD_OK) fail(code);
+  if (code != HVD_OK) {
+    check_sizes();
+    fail(code);
+  }
   wait_and_release();
+  check_sizes();
+}
+
+void Collective::check_sizes() const {
   for (const Place& place : places_) {
     if (!place.problems.empty()) throw CallError(kFfiInvalidArgument, place.problems.front());
   }
+}
+
+// A handle is that of one array, or that of a group.
+std::vector<std::string> Collective::names_of_handle(size_t index) const {
+  if (handles_.size() == call_.names.size()) return {call_.names[index]};
+  size_t first = 0;
+  for (size_t i = 0; i < index; i++) first += static_cast<size_t>(call_.groups[i]);
+  auto begin = call_.names.begin() + static_cast<ptrdiff_t>(first);
+  return {begin, begin + call_.groups[index]};
+}
+
+void Collective::finish_on_stream(void* stream) {
+  if (hvd_completes_on_stream(1) == 0) return finish();
+  for (hvd_handle handle : handles_) {
+    if (hvd_code code = hvd_wait_on_stream(handle, stream, -1); code != HVD_OK) {
+      check_sizes();
+      fail(code);
+    }
+  }
+  for (size_t i = 0; i < handles_.size(); i++) {
+    keep_behind(call_.process_set, names_of_handle(i), handles_[i]);
+    handles_[i] = 0;
+  }
+  handles_.clear();
 }
 
 void* Collective::memory_for(Place& place, size_t index, int32_t ndim, const int64_t* shape) {
@@ -132,6 +168,7 @@ void* Collective::memory_for(Place& place, size_t index, int32_t ndim, const int
                            text_of(output.ndim, output.shape) +
                            " was compiled: inside jit all ranks need the same number of rows. If the number of ranks "
                            "has changed, compile again (jax.clear_caches()); else call it outside jit");
+  if (is_on_gpu()) return nullptr;  // there is no memory to spare: the operation fails on all ranks
   place.spare.push_back(std::make_unique<std::byte[]>(bytes + 1));
   return place.spare.back().get();
 }

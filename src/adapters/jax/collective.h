@@ -22,6 +22,8 @@ class Collective {
 
   void start(bool wait_follows);  // CallError: a request was rejected; earlier ones continue until the destructor
   void finish();                  // CallError: it failed, or the size of a result is not the compiled one
+  // On a GPU: returns when all is launched, and makes `stream` wait for it. The arrays must stay valid until then.
+  void finish_on_stream(void* stream);
 
  private:
   // A result whose size depends on other ranks.
@@ -32,10 +34,13 @@ class Collective {
     std::vector<std::unique_ptr<std::byte[]>> spare;  // memory for those: the exchange of the other ranks must not fail
   };
 
+  bool is_on_gpu() const { return !inputs_.empty() && inputs_.front().device != HVD_HOST_DEVICE; }
   bool engine_asks_for_memory() const { return call_.kind != HVD_ALLREDUCE && call_.kind != HVD_BROADCAST; }
   hvd_request request(size_t index) const;
   void* memory_for(Place& place, size_t index, int32_t ndim, const int64_t* shape);
   [[noreturn]] void fail(hvd_code code) const;
+  void check_sizes() const;
+  std::vector<std::string> names_of_handle(size_t index) const;
   void wait_and_release() noexcept;
 
   static void* on_allocate(void* context, int32_t index, int32_t dtype, int32_t ndim, const int64_t* shape);

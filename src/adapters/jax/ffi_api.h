@@ -84,13 +84,48 @@ struct FfiErrorArguments {
   int code;
 };
 
-struct FfiApi {  // only the first fields
+struct FfiErrorText {  // of an error that XLA returned
+  size_t struct_size;
+  FfiExtension* extensions;
+  void* error;
+  const char* message;
+};
+
+struct FfiErrorEnd {
+  size_t struct_size;
+  FfiExtension* extensions;
+  void* error;
+};
+
+struct FfiStreamArguments {
+  size_t struct_size;
+  FfiExtension* extensions;
+  void* context;
+  void* stream;  // set by the call: on GPUs a CUstream or hipStream_t
+};
+
+struct FfiOrdinalArguments {
+  size_t struct_size;
+  FfiExtension* extensions;
+  void* context;
+  int32_t ordinal;  // set by the call
+};
+
+// Functions return NULL, or an error that the caller has to destroy.
+struct FfiApi {
   size_t struct_size;
   FfiExtension* extensions;
   FfiVersion version;
   const void* internal;
   void* (*create_error)(FfiErrorArguments*);
+  void (*error_text)(FfiErrorText*);
+  void (*destroy_error)(FfiErrorEnd*);
+  const void* register_handler;
+  void* (*stream)(FfiStreamArguments*);
+  const void* not_used[12];
+  void* (*device_ordinal)(FfiOrdinalArguments*);  // since 0.2; struct_size tells whether it is there
 };
+static_assert(offsetof(FfiApi, stream) == 80 && offsetof(FfiApi, device_ordinal) == 184);
 
 enum FfiStage : int { kFfiExecute = 3 };
 

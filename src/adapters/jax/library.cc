@@ -1,14 +1,17 @@
 // libhorovod_jax.so: the handlers of the custom calls that `horovod.jax` compiles into XLA's programs. XLA:CPU runs
-// them one at a time, in the thread that runs the program; they block until their collective is done. Errors are
-// returned to XLA, which raises them in Python. Their text begins with kMark, so that horovod/jax/errors.py recognises
-// them.
+// them one at a time, in the thread that runs the program; they block until their collective is done. XLA:GPU calls
+// them in the order of the program while it launches; they return when the collective is launched, too, and XLA's
+// stream waits for it. Errors are returned to XLA, which raises them in Python. Their text begins with kMark, so that
+// horovod/jax/errors.py recognises them.
 #include <cstring>
 #include <exception>
 #include <string>
 
+#include "adapters/jax/behind.h"
 #include "adapters/jax/call.h"
 #include "adapters/jax/collective.h"
 #include "adapters/jax/ffi_api.h"
+#include "adapters/jax/gpu_place.h"
 #include "adapters/jax/started.h"
 
 namespace {
@@ -51,16 +54,27 @@ void* handle(FfiFrame* frame, const Work& work) {
   }
 }
 
-void run_collective(const FfiFrame& frame) {
+Collective collective_of(const FfiFrame& frame, const GpuPlace& place) {
   std::vector<hvd_tensor> inputs, outputs;
-  for (const FfiBuffer* buffer : buffers_of(frame.inputs)) inputs.push_back(tensor_of(*buffer));
-  for (const FfiBuffer* buffer : buffers_of(frame.outputs)) outputs.push_back(tensor_of(*buffer));
+  for (const FfiBuffer* buffer : buffers_of(frame.inputs)) inputs.push_back(tensor_of(*buffer, place));
+  for (const FfiBuffer* buffer : buffers_of(frame.outputs)) outputs.push_back(tensor_of(*buffer, place));
   if (inputs.size() != outputs.size())
     throw CallError(kFfiInvalidArgument, "a collective must have as many results as arrays");
   Call call = read_call(frame, inputs.size());
-  Collective collective(std::move(call), std::move(inputs), std::move(outputs));
+  return Collective(std::move(call), std::move(inputs), std::move(outputs));
+}
+
+void run_collective(const FfiFrame& frame) {
+  Collective collective = collective_of(frame, {});
   collective.start(true);
   collective.finish();
+}
+
+void run_on_gpu(const FfiFrame& frame) {
+  GpuPlace place = gpu_place_of(frame);
+  Collective collective = collective_of(frame, place);
+  collective.start(true);
+  collective.finish_on_stream(place.stream);
 }
 
 // Returns its input if all of the frame has the expected layout.
@@ -84,8 +98,12 @@ void run_self_test(const FfiFrame& frame) {
 #define HVD_JAX_EXPORT extern "C" __attribute__((visibility("default")))
 
 HVD_JAX_EXPORT void* hvd_jax_run(FfiFrame* frame) { return handle(frame, run_collective); }
+HVD_JAX_EXPORT void* hvd_jax_run_on_gpu(FfiFrame* frame) { return handle(frame, run_on_gpu); }
 HVD_JAX_EXPORT void* hvd_jax_start(FfiFrame* frame) { return handle(frame, start_collective); }
 HVD_JAX_EXPORT void* hvd_jax_done(FfiFrame* frame) { return handle(frame, finish_collective); }
 HVD_JAX_EXPORT void* hvd_jax_self_test(FfiFrame* frame) { return handle(frame, run_self_test); }
 // Called after a new world has been formed.
-HVD_JAX_EXPORT void hvd_jax_forget_started() { forget_started(); }
+HVD_JAX_EXPORT void hvd_jax_forget_started() {
+  forget_started();
+  forget_behind();
+}

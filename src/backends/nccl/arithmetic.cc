@@ -38,13 +38,13 @@ std::optional<NcclType> nccl_type_of(DType dtype) {
   return std::nullopt;
 }
 
-bool can_use_nccl(const Request& request, bool on_one_host) {
+bool can_use_nccl(const Request& request) {
   switch (request.kind) {
     case Kind::allgather:
     case Kind::broadcast:
     case Kind::alltoall: return true;
     case Kind::allreduce:
-      if (request.reduce_op == ReduceOp::adasum) return on_one_host && is_floating(request.dtype);
+      if (request.reduce_op == ReduceOp::adasum) return is_floating(request.dtype);
       return nccl_type_of(request.dtype).has_value();
     case Kind::reducescatter: return nccl_type_of(request.dtype).has_value();
     case Kind::barrier:
@@ -67,7 +67,7 @@ NcclReduction nccl_reduction_of(const Request& request, int32_t ranks) {
     case ReduceOp::min: reduction.op = NcclOp::min; break;
     case ReduceOp::max: reduction.op = NcclOp::max; break;
     case ReduceOp::product: reduction.op = NcclOp::product; break;
-    case ReduceOp::adasum:  // on one host it is the average
+    case ReduceOp::adasum:  // inside a host it is the average
     case ReduceOp::average: {
       bool is_power_of_two = std::has_single_bit(static_cast<uint32_t>(ranks));
       if (!is_floating(request.dtype)) {

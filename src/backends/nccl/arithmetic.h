@@ -13,7 +13,7 @@ namespace hvd {
 // Types that NCCL can reduce; nothing: tensors of this type are copied through host memory to be reduced.
 std::optional<NcclType> nccl_type_of(DType dtype);
 // Whether NCCL can execute this request. Kinds that only move bytes take every type.
-bool can_use_nccl(const Request& request, bool on_one_host);
+bool can_use_nccl(const Request& request);
 
 struct NcclReduction {
   NcclOp op = NcclOp::sum;

@@ -12,6 +12,23 @@ void set_text(std::span<char> field, const std::string& text) {
   std::memcpy(field.data(), text.data(), std::min(text.size(), field.size() - 1));
 }
 
+HostLayout host_layout(std::span<const int32_t> members, std::span<const int32_t> host_of, int32_t rank) {
+  HostLayout layout{.local_size = 0};
+  std::map<int32_t, int32_t> counts;  // of members, by host
+  auto host_at = [&](int32_t member) { return host_of.empty() ? 0 : host_of[static_cast<size_t>(member)]; };
+  for (int32_t member : members) counts[host_at(member)]++;
+  for (int32_t member : members) {
+    if (host_at(member) != host_at(rank)) continue;
+    layout.local_size++;
+    if (member < rank) layout.position++;
+  }
+  layout.hosts = static_cast<int32_t>(counts.size());
+  layout.host = static_cast<int32_t>(std::distance(counts.begin(), counts.find(host_at(rank))));
+  layout.is_even =
+      std::all_of(counts.begin(), counts.end(), [&](const auto& each) { return each.second == layout.local_size; });
+  return layout;
+}
+
 Status judge(std::span<const Introduction> members) {
   std::map<std::pair<std::string, std::string>, int32_t> owners;  // of a GPU: host and PCI id
   for (const Introduction& member : members) {

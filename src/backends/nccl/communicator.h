@@ -13,19 +13,33 @@
 
 namespace hvd {
 
+// The hosts of the members of a communicator, from one member's point of view.
+struct HostLayout {
+  int32_t hosts = 1;
+  int32_t host = 0;                      // of this member: its index among them
+  int32_t local_size = 1, position = 0;  // members on this host, and this one's place among them
+  bool is_even = true;                   // all hosts have as many
+};
+// `members`: ranks of the world. `host_of`: by rank of the world; empty: all are on one host.
+HostLayout host_layout(std::span<const int32_t> members, std::span<const int32_t> host_of, int32_t rank);
+
 struct Communicator {
   // Set by the thread that drives, before the first plan is handed over.
   int32_t process_set = 0;
   uint32_t map_number = 0;
   int stream = 0;
   int32_t position = 0, size = 1;
+  HostLayout hosts;
   Gpu* gpu = nullptr;
   NcclId id{};
   // Of the thread that drives: bytes that the members can fuse, and whether they tried to get more in vain.
   size_t fusion_bytes = 0;
   bool is_limited = false;
-  // Of the GPU thread.
+  // Of the GPU thread. `local`: the members on this host; `cross`: those with the same place on each host. Both are
+  // split off at the first plan that needs them.
   NcclComm comm = nullptr;
+  NcclComm local = nullptr, cross = nullptr;
+  std::array<NcclComm, 3> all() const { return {cross, local, comm}; }  // in the order in which they may be destroyed
 };
 
 // One member's introduction; all members see all of them and judge alike.

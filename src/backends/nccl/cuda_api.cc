@@ -8,6 +8,7 @@
 namespace hvd {
 namespace {
 
+// A function, by its name in either library; null: that one has none.
 struct Symbol {
   void** slot;
   const char* cuda;
@@ -31,10 +32,12 @@ Result<CudaApi> read_cuda_api(void* library, bool is_hip) {
       symbol(api.device_get, "cuDeviceGet", "hipDeviceGet"),
       symbol(api.device_name, "cuDeviceGetName", "hipDeviceGetName"),
       symbol(api.device_pci_id, "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId"),
-      symbol(api.context_retain, "cuDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRetain"),
-      symbol(api.context_release, "cuDevicePrimaryCtxRelease_v2", "hipDevicePrimaryCtxRelease"),
-      symbol(api.context_push, "cuCtxPushCurrent_v2", "hipCtxPushCurrent"),
-      symbol(api.context_pop, "cuCtxPopCurrent_v2", "hipCtxPopCurrent"),
+      symbol(api.context_retain, "cuDevicePrimaryCtxRetain", nullptr),
+      symbol(api.context_release, "cuDevicePrimaryCtxRelease_v2", nullptr),
+      symbol(api.context_push, "cuCtxPushCurrent_v2", nullptr),
+      symbol(api.context_pop, "cuCtxPopCurrent_v2", nullptr),
+      symbol(api.device_set, nullptr, "hipSetDevice"),
+      symbol(api.device_current, nullptr, "hipGetDevice"),
       symbol(api.stream_create, "cuStreamCreateWithPriority", "hipStreamCreateWithPriority"),
       symbol(api.stream_destroy, "cuStreamDestroy_v2", "hipStreamDestroy"),
       symbol(api.stream_wait_event, "cuStreamWaitEvent", "hipStreamWaitEvent"),
@@ -43,6 +46,7 @@ Result<CudaApi> read_cuda_api(void* library, bool is_hip) {
       symbol(api.event_create, "cuEventCreate", "hipEventCreateWithFlags"),
       symbol(api.event_record, "cuEventRecord", "hipEventRecord"),
       symbol(api.event_query, "cuEventQuery", "hipEventQuery"),
+      symbol(api.event_elapsed, "cuEventElapsedTime", "hipEventElapsedTime"),
       symbol(api.event_destroy, "cuEventDestroy_v2", "hipEventDestroy"),
       symbol(api.memory_allocate, "cuMemAlloc_v2", "hipMalloc"),
       symbol(api.memory_free, "cuMemFree_v2", "hipFree"),
@@ -53,14 +57,16 @@ Result<CudaApi> read_cuda_api(void* library, bool is_hip) {
       symbol(api.copy_to_device, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync"),
       symbol(api.copy_to_host, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync"),
       symbol(api.memory_set, "cuMemsetD8Async", "hipMemsetD8Async"),
-      symbol(api.module_load, "cuModuleLoadDataEx", "hipModuleLoadDataEx"),
-      symbol(api.module_function, "cuModuleGetFunction", "hipModuleGetFunction"),
-      symbol(api.module_unload, "cuModuleUnload", "hipModuleUnload"),
-      symbol(api.launch, "cuLaunchKernel", "hipModuleLaunchKernel"),
-      symbol(api.error_text, "cuGetErrorString", "hipDrvGetErrorString"),
+      symbol(api.module_load, "cuModuleLoadDataEx", nullptr),
+      symbol(api.module_function, "cuModuleGetFunction", nullptr),
+      symbol(api.module_unload, "cuModuleUnload", nullptr),
+      symbol(api.launch, "cuLaunchKernel", nullptr),
+      symbol(api.error_text, "cuGetErrorString", nullptr),
+      symbol(api.hip_error_text, nullptr, "hipGetErrorString"),
   };
   for (const Symbol& each : symbols) {
     const char* name = is_hip ? each.hip : each.cuda;
+    if (name == nullptr) continue;
     *each.slot = ::dlsym(library, name);
     if (*each.slot == nullptr) {
       return Status(Code::unknown, fmt::format("the {} lacks {}: it is too old or no driver library",
@@ -72,7 +78,9 @@ Result<CudaApi> read_cuda_api(void* library, bool is_hip) {
 
 std::string CudaApi::describe(CudaResult result) const {
   const char* text = nullptr;
-  if (error_text == nullptr || error_text(result, &text) != kCudaSuccess || text == nullptr) text = "unknown error";
+  if (hip_error_text != nullptr) text = hip_error_text(result);
+  if (error_text != nullptr && error_text(result, &text) != kCudaSuccess) text = nullptr;
+  if (text == nullptr) text = "unknown error";
   return fmt::format("{} error {} ({})", is_hip ? "HIP" : "CUDA", result, text);
 }
 

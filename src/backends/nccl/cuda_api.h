@@ -32,10 +32,14 @@ struct CudaApi {
   CudaResult (*device_get)(CudaDevice* device, int ordinal) = nullptr;
   CudaResult (*device_name)(char* name, int capacity, CudaDevice device) = nullptr;
   CudaResult (*device_pci_id)(char* id, int capacity, CudaDevice device) = nullptr;
+  // CUDA has a stack of contexts for each thread; null for HIP.
   CudaResult (*context_retain)(CudaContext* context, CudaDevice device) = nullptr;
   CudaResult (*context_release)(CudaDevice device) = nullptr;
   CudaResult (*context_push)(CudaContext context) = nullptr;
   CudaResult (*context_pop)(CudaContext* context) = nullptr;
+  // HIP has a current device for each thread; null for CUDA.
+  CudaResult (*device_set)(CudaDevice device) = nullptr;
+  CudaResult (*device_current)(CudaDevice* device) = nullptr;
   CudaResult (*stream_create)(CudaStream* stream, unsigned flags, int priority) = nullptr;
   CudaResult (*stream_destroy)(CudaStream stream) = nullptr;
   CudaResult (*stream_wait_event)(CudaStream stream, CudaEvent event, unsigned flags) = nullptr;
@@ -44,6 +48,7 @@ struct CudaApi {
   CudaResult (*event_create)(CudaEvent* event, unsigned flags) = nullptr;
   CudaResult (*event_record)(CudaEvent event, CudaStream stream) = nullptr;
   CudaResult (*event_query)(CudaEvent event) = nullptr;
+  CudaResult (*event_elapsed)(float* milliseconds, CudaEvent start, CudaEvent end) = nullptr;
   CudaResult (*event_destroy)(CudaEvent event) = nullptr;
   CudaResult (*memory_allocate)(CudaPointer* memory, size_t bytes) = nullptr;
   CudaResult (*memory_free)(CudaPointer memory) = nullptr;
@@ -54,6 +59,7 @@ struct CudaApi {
   CudaResult (*copy_to_device)(CudaPointer to, const void* from, size_t bytes, CudaStream stream) = nullptr;
   CudaResult (*copy_to_host)(void* to, CudaPointer from, size_t bytes, CudaStream stream) = nullptr;
   CudaResult (*memory_set)(CudaPointer memory, unsigned char value, size_t bytes, CudaStream stream) = nullptr;
+  // PTX does not load on AMD's GPUs, so the functions for kernels are null for HIP.
   CudaResult (*module_load)(CudaModule* module, const void* image, unsigned options, int* names,
                             void** values) = nullptr;
   CudaResult (*module_function)(CudaFunction* function, CudaModule module, const char* name) = nullptr;
@@ -62,6 +68,7 @@ struct CudaApi {
                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CudaStream stream, void** parameters,
                        void** extra) = nullptr;
   CudaResult (*error_text)(CudaResult result, const char** text) = nullptr;
+  const char* (*hip_error_text)(CudaResult result) = nullptr;
   bool is_hip = false;
 
   // "CUDA error 700 (an illegal memory access was encountered)".

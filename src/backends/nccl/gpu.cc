@@ -48,19 +48,42 @@ std::string lost_context() {
   return lost().text;
 }
 
+void lose_context(const std::string& text) {
+  std::lock_guard lock(lost().mutex);
+  if (lost().text.empty()) lost().text = text;
+}
+
+Gpu::Current::Current(const Gpu& gpu) : cuda_(gpu.cuda_) {
+  if (!cuda_.is_hip) {
+    status_ = cuda_.context_push(gpu.context_);
+    return;
+  }
+  status_ = cuda_.device_current(&before_);
+  if (status_ == kCudaSuccess && before_ != gpu.ordinal_) status_ = cuda_.device_set(gpu.ordinal_);
+}
+
+Gpu::Current::~Current() {
+  if (status_ != kCudaSuccess) return;
+  CudaContext ignored = nullptr;
+  if (!cuda_.is_hip) {
+    cuda_.context_pop(&ignored);
+  } else {
+    cuda_.device_set(before_);
+  }
+}
+
 Status Gpu::check(CudaResult result, const char* call) const {
   if (result == kCudaSuccess) return {};
   std::string text = fmt::format("{} failed on GPU {}: {}", call, ordinal_, cuda_.describe(result));
   if (is_sticky(result)) {
     text += "; the GPU context of this process is lost, only a new process can use this GPU again";
-    std::lock_guard lock(lost().mutex);
-    if (lost().text.empty()) lost().text = text;
+    lose_context(text);
   }
   return {Code::unknown, text};
 }
 
-Result<std::unique_ptr<Gpu>> Gpu::open(const CudaApi& cuda, int ordinal, int streams) {
-  std::unique_ptr<Gpu> gpu(new Gpu(cuda, ordinal));
+Result<std::shared_ptr<Gpu>> Gpu::open(const CudaApi& cuda, int ordinal, int streams) {
+  std::shared_ptr<Gpu> gpu(new Gpu(cuda, ordinal));
   if (Status status = gpu->start(streams); !status.ok()) return status;
   return gpu;
 }
@@ -73,8 +96,10 @@ Status Gpu::start(int streams) {
       !status.ok())
     return status;
   pci_id_ = id.data();
-  if (Status status = check(cuda_.context_retain(&context_, device), "cuDevicePrimaryCtxRetain"); !status.ok())
-    return status;
+  if (!cuda_.is_hip) {
+    Status status = check(cuda_.context_retain(&context_, device), "cuDevicePrimaryCtxRetain");
+    if (!status.ok()) return status;
+  }
   device_ = device;
   Current current(*this);
   for (int i = 0; i < streams; i++) {
@@ -91,6 +116,10 @@ Status Gpu::start(int streams) {
 
 void Gpu::load_kernels() {
   scale_.resize(static_cast<size_t>(kLastDType) + 1);
+  if (cuda_.module_load == nullptr) {
+    log_debug("GPU {}: there are no kernels for it; tensors are copied one by one, and scaled on the host", ordinal_);
+    return;
+  }
   CudaModule module = nullptr;
   CudaResult result = cuda_.module_load(&module, kKernelsText, 0, nullptr, nullptr);
   if (result == kCudaSuccess) result = cuda_.module_function(&copy_, module, "hvd_copy");
@@ -112,38 +141,50 @@ Gpu::~Gpu() {
   {
     Current current(*this);
     for (CudaStream stream : streams_) cuda_.stream_destroy(stream);
-    std::lock_guard lock(events_->mutex);
-    events_->is_closed = true;
-    for (const std::unique_ptr<DeviceEvent>& event : events_->all) cuda_.event_destroy(event->event);
+    for (EventPool* pool : {events_.get(), timed_events_.get()}) {
+      std::lock_guard lock(pool->mutex);
+      pool->is_closed = true;
+      for (const std::unique_ptr<DeviceEvent>& event : pool->all) cuda_.event_destroy(event->event);
+    }
     for (const Buffer& buffer : buffers_) free(buffer.memory);
-    free_replaced();
+    free_replaced(take_replaced());
+    if (on_host_ != nullptr) cuda_.host_free(on_host_);
     if (module_ != nullptr) cuda_.module_unload(module_);
   }
-  cuda_.context_release(device_);
+  if (!cuda_.is_hip) cuda_.context_release(device_);
 }
 
 // ---- events ----
 
-Result<DeviceEventRef> Gpu::take_event() {
+Result<DeviceEventRef> Gpu::take_event(bool timed) {
+  const std::shared_ptr<EventPool>& pool = timed ? timed_events_ : events_;
   DeviceEvent* event = nullptr;
   {
-    std::lock_guard lock(events_->mutex);
-    if (!events_->spare.empty()) {
-      event = events_->spare.back();
-      events_->spare.pop_back();
+    std::lock_guard lock(pool->mutex);
+    if (!pool->spare.empty()) {
+      event = pool->spare.back();
+      pool->spare.pop_back();
     }
   }
   if (event == nullptr) {
     CudaEvent made = nullptr;
-    if (Status status = check(cuda_.event_create(&made, kEventDisableTiming), "cuEventCreate"); !status.ok())
+    if (Status status = check(cuda_.event_create(&made, timed ? 0 : kEventDisableTiming), "cuEventCreate");
+        !status.ok())
       return status;
-    std::lock_guard lock(events_->mutex);
-    event = events_->all.emplace_back(std::make_unique<DeviceEvent>(DeviceEvent{made, this})).get();
+    std::lock_guard lock(pool->mutex);
+    event = pool->all.emplace_back(std::make_unique<DeviceEvent>(DeviceEvent{made, this})).get();
   }
-  return DeviceEventRef(event, [pool = events_](DeviceEvent* each) {
+  return DeviceEventRef(event, [pool](DeviceEvent* each) {
     std::lock_guard lock(pool->mutex);
     if (!pool->is_closed) pool->spare.push_back(each);
   });
+}
+
+Result<Duration> Gpu::elapsed(const DeviceEvent& start, const DeviceEvent& end) const {
+  float milliseconds = 0;
+  Status status = check(cuda_.event_elapsed(&milliseconds, start.event, end.event), "cuEventElapsedTime");
+  if (!status.ok()) return status;
+  return seconds(static_cast<double>(milliseconds) * 1e-3);
 }
 
 Status Gpu::record(CudaEvent event, CudaStream stream) const {
@@ -207,7 +248,10 @@ size_t Gpu::reserve(int stream, size_t wanted) {
   for (size_t bytes = wanted; bytes > buffer.bytes && bytes >= std::min(wanted, kLeastBuffer); bytes /= 2) {
     CudaPointer memory = 0;
     if (cuda_.memory_allocate(&memory, bytes) != kCudaSuccess) continue;
-    if (buffer.memory != 0) replaced_.push_back(buffer.memory);
+    if (buffer.memory != 0) {
+      std::lock_guard lock(replaced_mutex_);
+      replaced_.memory.push_back(buffer.memory);
+    }
     buffer = {memory, bytes};
     break;
   }
@@ -222,9 +266,28 @@ size_t Gpu::reserve(int stream, size_t wanted) {
   return std::min(buffer.bytes, wanted);
 }
 
-void Gpu::free_replaced() {
-  for (CudaPointer memory : replaced_) free(memory);
-  replaced_.clear();
+Gpu::Replaced Gpu::take_replaced() {
+  std::lock_guard lock(replaced_mutex_);
+  return std::exchange(replaced_, {});
+}
+
+void Gpu::free_replaced(const Replaced& replaced) const {
+  for (CudaPointer memory : replaced.memory) free(memory);
+  for (void* memory : replaced.on_host) cuda_.host_free(memory);
+}
+
+std::byte* Gpu::reserve_on_host(size_t bytes) {
+  if (bytes > bytes_on_host_) {
+    void* memory = nullptr;
+    if (cuda_.host_allocate(&memory, bytes, 0) != kCudaSuccess) return nullptr;
+    if (on_host_ != nullptr) {
+      std::lock_guard lock(replaced_mutex_);
+      replaced_.on_host.push_back(on_host_);
+    }
+    on_host_ = memory;
+    bytes_on_host_ = bytes;
+  }
+  return static_cast<std::byte*>(on_host_);
 }
 
 Result<CudaPointer> Gpu::allocate(size_t bytes) const {

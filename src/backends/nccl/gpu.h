@@ -1,6 +1,7 @@
 // One GPU of this process: its primary context, our streams on it, the kernels, pools of events and the fusion buffers.
 // Made at the first tensor on this GPU, so a rank has no context on GPUs that it does not use.
-// Thread rule: events may be taken and given back by any thread; everything else is for one caller at a time.
+// Thread rule: events may be taken and given back, and memory allocated and freed, by any thread; everything else is
+// for one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +9,11 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/nccl/cuda_api.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "model/dtype.h"
 
@@ -42,22 +45,21 @@ struct EventPool {
 
 class Gpu {
  public:
-  static Result<std::unique_ptr<Gpu>> open(const CudaApi& cuda, int ordinal, int streams);
+  // Shared with outputs that the caller has taken over, which may outlive the world.
+  static Result<std::shared_ptr<Gpu>> open(const CudaApi& cuda, int ordinal, int streams);
   ~Gpu();
 
   // Makes the context of this GPU current in the calling thread while it lives.
   class Current {
    public:
-    explicit Current(const Gpu& gpu) : cuda_(gpu.cuda_) { status_ = cuda_.context_push(gpu.context_); }
+    explicit Current(const Gpu& gpu);
     Current(const Current&) = delete;
-    ~Current() {
-      CudaContext ignored = nullptr;
-      if (status_ == kCudaSuccess) cuda_.context_pop(&ignored);
-    }
+    ~Current();
 
    private:
     const CudaApi& cuda_;
     CudaResult status_;
+    CudaDevice before_ = -1;  // of HIP
   };
 
   int ordinal() const { return ordinal_; }
@@ -65,7 +67,9 @@ class Gpu {
   CudaStream stream(int index) const { return streams_[static_cast<size_t>(index)]; }
   bool has_kernels() const { return module_ != nullptr; }
 
-  Result<DeviceEventRef> take_event();  // the context must be current
+  // The context must be current. `timed`: elapsed() can use it.
+  Result<DeviceEventRef> take_event(bool timed = false);
+  Result<Duration> elapsed(const DeviceEvent& start, const DeviceEvent& end) const;  // both have happened
   Status record(CudaEvent event, CudaStream stream) const;
   Status wait(CudaStream stream, CudaEvent event) const;
 
@@ -76,10 +80,17 @@ class Gpu {
   Status copy_one_by_one(std::span<const Piece> pieces, CudaStream stream) const;
 
   // The fusion buffer of a stream, with up to `wanted` bytes: as many as there is memory for. A buffer that is replaced
-  // stays until free_replaced(), because plans that were handed over use it.
+  // is kept, because plans that were handed over use it: when all these are over, it can be taken and freed.
   size_t reserve(int stream, size_t wanted);
   CudaPointer buffer(int stream) const { return buffers_[static_cast<size_t>(stream)].memory; }
-  void free_replaced();
+  struct Replaced {
+    std::vector<CudaPointer> memory;
+    std::vector<void*> on_host;
+  };
+  Replaced take_replaced();  // any thread
+  void free_replaced(const Replaced& replaced) const;
+  // Pinned memory of the host for one tensor at a time, which stays as long as the fusion buffers; null: there is none.
+  std::byte* reserve_on_host(size_t bytes);
 
   Result<CudaPointer> allocate(size_t bytes) const;
   void free(CudaPointer memory) const;
@@ -91,12 +102,12 @@ class Gpu {
     size_t bytes = 0;
   };
 
-  Gpu(const CudaApi& cuda, int ordinal) : cuda_(cuda), ordinal_(ordinal) {}
+  Gpu(CudaApi cuda, int ordinal) : cuda_(std::move(cuda)), ordinal_(ordinal) {}
   Status start(int streams);
   void load_kernels();
   Status launch(CudaFunction function, std::span<const Piece> pieces, void* factor, CudaStream stream) const;
 
-  const CudaApi& cuda_;
+  const CudaApi cuda_;
   const int ordinal_;
   CudaDevice device_ = -1;
   CudaContext context_ = nullptr;
@@ -106,13 +117,18 @@ class Gpu {
   std::vector<CudaFunction> scale_;  // by DType; null: none
   std::vector<CudaStream> streams_;
   std::vector<Buffer> buffers_;  // by stream
-  std::vector<CudaPointer> replaced_;
+  std::mutex replaced_mutex_;    // guards replaced_
+  Replaced replaced_;
+  void* on_host_ = nullptr;
+  size_t bytes_on_host_ = 0;
   const std::shared_ptr<EventPool> events_ = std::make_shared<EventPool>();
+  const std::shared_ptr<EventPool> timed_events_ = std::make_shared<EventPool>();
 };
 
 // "12.0 MiB".
 std::string bytes_text(size_t bytes);
-// A sticky error happened in this process: its text. Empty: none.
+// Why this process cannot use its GPU again: a sticky error, or an abort that does not return. Empty: it can.
 std::string lost_context();
+void lose_context(const std::string& text);
 
 }  // namespace hvd

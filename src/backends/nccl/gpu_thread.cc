@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <future>
+#include <set>
+#include <utility>
 
 #include "backends/nccl/nccl_backend.h"
 #include "base/log.h"
@@ -58,17 +60,28 @@ void NcclBackend::work(const std::stop_token& stop) {
 void NcclBackend::start(NcclJob& job) {
   if (job.plan == nullptr) {
     // The set is removed on all ranks, after the end of everything on it.
-    if (!is_aborted_ && job.communicator->comm != nullptr) end_communicators(job.process_set);
-    made_.erase(job.communicator);
-    delete job.communicator;
+    std::unique_ptr<Communicator> ended(job.communicator);
+    if (!is_aborted_ && ended->comm != nullptr) {
+      Status status = end_communicators(job.process_set);
+      if (!status.ok() && !is_given_up()) fail_world(status);
+    }
+    if (ended->comm != nullptr) {
+      left_.push_back(
+          std::move(ended));  // the world has failed meanwhile: the abort takes it, and jobs use it until then
+    } else {
+      std::erase(made_, ended.get());
+    }
     under_way_.fetch_sub(1);
     return;
   }
+  if (is_aborted_) return finish(job, given_up_status());  // it was handed over during the abort
   Status status = is_given_up() ? given_up_status() : launch(job);
   if (status.ok()) {
     {
       std::lock_guard lock(finished_mutex_);
-      for (Operation* operation : job.operations) operation->finished = job.finished;
+      if (job.part != JobPart::to_host) {
+        for (Operation* operation : job.operations) operation->finished = job.finished;
+      }
     }
     if (job.launched) job.launched();
     in_flight_.push_back(std::move(job));
@@ -85,7 +98,13 @@ Status NcclBackend::launch(NcclJob& job) {
   Gpu& device = *communicator.gpu;
   Gpu::Current current(device);
   if (communicator.comm == nullptr) {
+    job.init_begin = Clock::now();
     if (Status status = make(communicator); !status.ok()) return status;
+    job.init_end = Clock::now();
+  }
+  bool needs_parts = job.part == JobPart::to_host || is_torus(communicator, settings_.use_torus);
+  if (needs_parts && communicator.local == nullptr) {
+    if (Status status = split(communicator); !status.ok()) return status;
   }
   CudaStream stream = device.stream(communicator.stream);
   const void* known = nullptr;
@@ -104,8 +123,10 @@ Status NcclBackend::launch(NcclJob& job) {
     if (Status status = device.wait(stream, last->event); !status.ok()) return status;
   }
   TimePoint deadline = limit_from(Clock::now(), settings_.operation_limit);
-  NcclLaunch work(*libraries_, job, {.use_kernels = settings_.use_kernels},
-                  [&](NcclResult result, const char* call) { return settle(communicator, result, call, deadline); });
+  NcclLaunch work(*libraries_, job, {.use_kernels = settings_.use_kernels, .use_torus = settings_.use_torus},
+                  [&](NcclComm comm, NcclResult result, const char* call) {
+                    return settle(communicator, comm, result, call, deadline);
+                  });
   {
     std::unique_lock lock(nccl_mutex_);
     if (Status status = work.run(); !status.ok()) return status;
@@ -124,8 +145,9 @@ Status NcclBackend::make(Communicator& communicator) {
   std::unique_lock lock(nccl_mutex_);
   NcclResult result = libraries_->nccl.comm_init(&communicator.comm, communicator.size, communicator.id,
                                                  communicator.position, &config);
-  if (communicator.comm != nullptr) made_.insert(&communicator);
-  Status status = settle(communicator, result, "ncclCommInitRankConfig", limit_from(start, settings_.init_limit));
+  if (communicator.comm != nullptr) made_.push_back(&communicator);
+  Status status = settle(communicator, communicator.comm, result, "ncclCommInitRankConfig",
+                         limit_from(start, settings_.init_limit));
   if (status.ok()) {
     log_debug("made a communicator of {} ranks for process set {} on GPU {} in {:.1f} ms", communicator.size,
               communicator.process_set, communicator.gpu->ordinal(), seconds_of(Clock::now() - start) * 1e3);
@@ -133,17 +155,44 @@ Status NcclBackend::make(Communicator& communicator) {
   return status;
 }
 
+// The members of this host, and those with the same place on each host.
+Status NcclBackend::split(Communicator& communicator) {
+  const HostLayout& hosts = communicator.hosts;
+  if (Status status = split_off(communicator, hosts.host, hosts.position, communicator.local); !status.ok()) {
+    return status;
+  }
+  return split_off(communicator, hosts.position, hosts.host, communicator.cross);
+}
+
+Status NcclBackend::split_off(Communicator& communicator, int32_t color, int32_t key, NcclComm& part) {
+  NcclConfig config;
+  TimePoint deadline = limit_from(Clock::now(), settings_.init_limit);
+  std::unique_lock lock(nccl_mutex_);
+  NcclResult result = libraries_->nccl.comm_split(communicator.comm, color, key, &part, &config);
+  if (Status status = settle(communicator, communicator.comm, result, "ncclCommSplit", deadline); !status.ok())
+    return status;
+  return settle(communicator, part, part == nullptr ? NcclResult::internal_error : NcclResult::in_progress,
+                "ncclCommSplit", deadline);
+}
+
 // Waits while the call goes on in the background. Until then there must be no other call, and nothing on its stream.
-Status NcclBackend::settle(Communicator& communicator, NcclResult result, const char* call, TimePoint deadline) {
+Status NcclBackend::settle(const Communicator& communicator, NcclComm comm, NcclResult result, const char* call,
+                           TimePoint deadline) {
   const NcclApi& nccl = libraries_->nccl;
   TimePoint start = Clock::now();
-  while (result == NcclResult::in_progress && communicator.comm != nullptr) {
+  bool has_warned = false;
+  while (result == NcclResult::in_progress && comm != nullptr) {
     NcclResult state = NcclResult::success;
-    if (NcclResult asked = nccl.comm_state(communicator.comm, &state); asked != NcclResult::success) state = asked;
+    if (NcclResult asked = nccl.comm_state(comm, &state); asked != NcclResult::success) state = asked;
     result = state;
     if (result != NcclResult::in_progress) break;
     if (is_given_up()) return given_up_status();
     if (Status failure = context_.failure(); !failure.ok()) return failure;
+    if (!has_warned && settings_.warn_after > Duration{} && Clock::now() - start >= settings_.warn_after) {
+      has_warned = true;
+      log_warning("{} has been in progress for {:.1f} s on rank {}: another rank does not take part", call,
+                  seconds_of(Clock::now() - start), context_.world.rank);
+    }
     if (is_over(deadline)) {
       return {Code::unknown, fmt::format("{} has not ended after {:.1f} s on rank {}: another rank of the process set "
                                          "does not take part",
@@ -159,8 +208,17 @@ Status NcclBackend::settle(Communicator& communicator, NcclResult result, const 
   }
   if (is_given_up()) return given_up_status();
   if (result == NcclResult::success) return {};
-  return {Code::unknown,
-          fmt::format("{} failed on rank {}: {}", call, context_.world.rank, nccl.describe(result, communicator.comm))};
+  return {Code::unknown, fmt::format("{} failed on rank {}: {}", call, context_.world.rank,
+                                     describe_error(*communicator.gpu, comm, result))};
+}
+
+// NCCL only says that CUDA failed. If that has ended the context, any call tells so, and is remembered (lost_context).
+std::string NcclBackend::describe_error(const Gpu& gpu, NcclComm comm, NcclResult result) const {
+  std::string text = libraries_->nccl.describe(result, comm);
+  if (result != NcclResult::unhandled_cuda_error) return text;
+  size_t available = 0, total = 0;
+  Status status = gpu.check(libraries_->cuda.memory_info(&available, &total), "cuMemGetInfo");
+  return status.ok() ? text : fmt::format("{}; {}", text, status.message());
 }
 
 // ---- completion ----
@@ -175,6 +233,8 @@ bool NcclBackend::look_at_jobs() {
       result = libraries_->cuda.event_query(job.finished->event);
     }
     if (result == kCudaNotReady) {
+      warn_of_slow(job);
+      if (settings_.operation_limit > Duration{} && !job.has_data) note_data(job);
       TimePoint deadline = limit_from(job.since, settings_.operation_limit);
       if (is_over(deadline)) {
         fail_world({Code::unknown,
@@ -191,17 +251,94 @@ bool NcclBackend::look_at_jobs() {
     }
     NcclJob ended = std::move(job);
     in_flight_.pop_front();
+    record_activities(ended);
     finish(ended, {});
     happened = true;
   }
-  if (in_flight_.empty() && happened) {
-    std::lock_guard lock(open_mutex_);
-    for (auto& [ordinal, device] : gpus_) {
-      Gpu::Current current(*device);
-      device->free_replaced();
-    }
-  }
+  if (in_flight_.empty() && happened) free_replaced();
   return happened;
+}
+
+// All users of a buffer that was replaced were handed over before it was.
+void NcclBackend::free_replaced() {
+  std::lock_guard open(open_mutex_);
+  for (auto& [ordinal, device] : gpus_) {
+    Gpu::Replaced replaced;
+    {
+      std::lock_guard lock(mutex_);
+      if (!handed_over_.empty()) return;
+      replaced = device->take_replaced();
+    }
+    Gpu::Current current(*device);
+    device->free_replaced(replaced);
+  }
+}
+
+// The device tells how long each activity took; the last one has ended a moment ago.
+void NcclBackend::record_activities(NcclJob& job) const {
+  if (job.marks.empty()) return;
+  const Gpu& device = *job.communicator->gpu;
+  Gpu::Current current(device);
+  std::vector<TimedActivity> activities;
+  TimePoint now = Clock::now(), from = job.handed_over_at;
+  if (job.init_end > job.init_begin) {
+    activities.push_back({"INIT_NCCL", job.init_begin, job.init_end});
+    from = job.init_end;
+  }
+  const DeviceEvent& first = *job.marks.front().event;
+  auto whole = device.elapsed(first, *job.marks.back().event);
+  if (!whole.ok()) return;
+  TimePoint start = std::max(from, now - *whole);
+  activities.push_back({"QUEUE", from, start});
+  TimePoint begin = start;
+  for (size_t i = 1; i < job.marks.size(); i++) {
+    auto time = device.elapsed(first, *job.marks[i].event);
+    if (!time.ok()) return;
+    TimePoint end = std::clamp(start + *time, begin, now);
+    activities.push_back({job.marks[i].activity, begin, end});
+    begin = end;
+  }
+  for (Operation* operation : job.operations) {
+    auto all = activities;
+    if (operation->activities != nullptr)
+      all.insert(all.begin(), operation->activities->begin(), operation->activities->end());
+    operation->activities = std::make_shared<const std::vector<TimedActivity>>(std::move(all));
+  }
+}
+
+// An operation may take as long as it does until the data of this rank are there; then its limit begins.
+void NcclBackend::note_data(NcclJob& job) const {
+  Gpu::Current current(*job.communicator->gpu);
+  job.has_data = missing_data(job) == nullptr;
+  if (!job.has_data) job.since = Clock::now();
+}
+
+// The first operation whose data have not been computed yet.
+const Operation* NcclBackend::missing_data(const NcclJob& job) const {
+  const void* known = nullptr;
+  for (const Operation* operation : job.operations) {
+    auto* ready = static_cast<DeviceEvent*>(operation->ready.get());
+    if (ready == nullptr || ready == known) continue;
+    if (libraries_->cuda.event_query(ready->event) == kCudaNotReady) return operation;
+    known = ready;
+  }
+  return nullptr;
+}
+
+// What it waits for can be told from the device: the data, or the other ranks.
+void NcclBackend::warn_of_slow(NcclJob& job) {
+  if (job.is_reported || settings_.warn_after <= Duration{} ||
+      Clock::now() - job.handed_over_at < settings_.warn_after) {
+    return;
+  }
+  job.is_reported = true;
+  Gpu::Current current(*job.communicator->gpu);
+  std::string waits_for = "NCCL, in which another rank does not take part or does not get on";
+  if (const Operation* operation = missing_data(job); operation != nullptr) {
+    waits_for = fmt::format("the stream that computes {}, which has not come so far", operation->request.name);
+  }
+  log_warning("{} has not ended after {:.1f} s on rank {}: its GPU waits for {}", describe(job),
+              seconds_of(Clock::now() - job.handed_over_at), context_.world.rank, waits_for);
 }
 
 // NCCL reports what happens after a launch here, and nowhere else.
@@ -212,12 +349,15 @@ void NcclBackend::look_for_errors() {
     Communicator& communicator = *job.communicator;
     if (communicator.comm == nullptr || !seen.insert(&communicator).second) continue;
     Gpu::Current current(*communicator.gpu);
-    NcclResult state = NcclResult::success;
-    NcclResult asked = libraries_->nccl.comm_state(communicator.comm, &state);
-    if (asked != NcclResult::success) state = asked;
-    if (state == NcclResult::success || state == NcclResult::in_progress) continue;
-    return fail_world({Code::unknown, fmt::format("{} failed on rank {}: {}", describe(job), context_.world.rank,
-                                                  libraries_->nccl.describe(state, communicator.comm))});
+    for (NcclComm comm : communicator.all()) {
+      if (comm == nullptr) continue;
+      NcclResult state = NcclResult::success;
+      NcclResult asked = libraries_->nccl.comm_state(comm, &state);
+      if (asked != NcclResult::success) state = asked;
+      if (state == NcclResult::success || state == NcclResult::in_progress) continue;
+      return fail_world({Code::unknown, fmt::format("{} failed on rank {}: {}", describe(job), context_.world.rank,
+                                                    describe_error(*communicator.gpu, comm, state))});
+    }
   }
 }
 
@@ -229,7 +369,7 @@ void NcclBackend::finish(NcclJob& job, const Status& status) {
       operation->ready.reset();
     }
   }
-  if (!job.scratch.empty()) {
+  if (!job.scratch.empty() && !is_stuck_) {
     Gpu::Current current(*job.communicator->gpu);
     for (CudaPointer memory : job.scratch) job.communicator->gpu->free(memory);
   }
@@ -270,14 +410,16 @@ void NcclBackend::abort_all() {
     aborting->nccl = libraries_->nccl;
     for (Communicator* communicator : made_) {
       aborting->communicators.push_back(*communicator);
-      communicator->comm = nullptr;
+      communicator->comm = communicator->local = communicator->cross = nullptr;
     }
     std::future<void> done = aborting->done.get_future();
     std::thread thread([aborting] {
       aborting->nccl.group_start();
       for (const Communicator& communicator : aborting->communicators) {
         Gpu::Current current(*communicator.gpu);
-        aborting->nccl.comm_abort(communicator.comm);
+        for (NcclComm comm : communicator.all()) {
+          if (comm != nullptr) aborting->nccl.comm_abort(comm);
+        }
       }
       aborting->nccl.group_end();
       aborting->done.set_value();
@@ -291,12 +433,14 @@ void NcclBackend::abort_all() {
     made_.clear();
   }
   Status status = given_up_status();
-  if (!has_returned) {
-    std::string text = fmt::format(
-        "{}; ncclCommAbort has not returned after {:.0f} s: this process cannot use its GPU "
-        "again",
-        status.message(), seconds_of(kAbortLimit));
+  const char* stuck = !has_returned ? "ncclCommAbort has not returned" : nullptr;
+  if (has_returned && !wait_for_streams(Clock::now() + kAbortLimit)) stuck = "the work on its streams has not ended";
+  if (stuck != nullptr) {
+    std::string text = fmt::format("{}; {} after {:.0f} s: this process cannot use its GPU again", status.message(),
+                                   stuck, seconds_of(kAbortLimit));
     log_error("{}", text);
+    is_stuck_ = true;
+    lose_context("ncclCommAbort has not returned, so communicators of an earlier world still run on the GPU");
     status = {status.code(), text, status.origin()};
   }
   while (!in_flight_.empty()) {
@@ -306,27 +450,50 @@ void NcclBackend::abort_all() {
   }
 }
 
-void NcclBackend::end_communicators(int32_t process_set) {
+// What packs and unpacks tensors around an aborted operation is still on the streams, and uses the callers' memory:
+// they may free it as soon as they have the error. False: it has not ended in time.
+bool NcclBackend::wait_for_streams(TimePoint deadline) {
+  std::vector<Gpu*> devices;
+  {
+    std::lock_guard lock(open_mutex_);
+    for (auto& [ordinal, device] : gpus_) devices.push_back(device.get());
+  }
+  for (Gpu* device : devices) {
+    Gpu::Current current(*device);
+    for (int i = 0; i < settings_.streams; i++) {
+      auto event = device->take_event();
+      if (!event.ok() || !device->record((*event)->event, device->stream(i)).ok()) continue;  // the context is lost
+      while (libraries_->cuda.event_query((*event)->event) == kCudaNotReady) {
+        if (is_over(deadline)) return false;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
+  }
+  return true;
+}
+
+// Finalizing waits for the other members, so all ranks do it in the same order. Not ok: some are left, for an abort.
+Status NcclBackend::end_communicators(int32_t process_set) {
   while (std::any_of(in_flight_.begin(), in_flight_.end(),
                      [&](const NcclJob& job) { return job.process_set == process_set; })) {
     look_at_jobs();
     look_for_errors();
-    if (is_given_up() || has_failed_) return;
+    if (is_given_up() || has_failed_) return given_up_status();
     std::this_thread::yield();
   }
   for (Communicator* communicator : made_) {
     if (communicator->process_set != process_set || communicator->comm == nullptr) continue;
     Gpu::Current current(*communicator->gpu);
     std::lock_guard lock(nccl_mutex_);
-    NcclResult result = libraries_->nccl.comm_finalize(communicator->comm);
-    Status status = settle(*communicator, result, "ncclCommFinalize", Clock::now() + kFarewell);
-    if (status.ok()) {
-      libraries_->nccl.comm_destroy(communicator->comm);
-    } else {
-      libraries_->nccl.comm_abort(communicator->comm);
+    for (NcclComm* comm : {&communicator->cross, &communicator->local, &communicator->comm}) {
+      if (*comm == nullptr) continue;
+      NcclResult result = libraries_->nccl.comm_finalize(*comm);
+      Status status = settle(*communicator, *comm, result, "ncclCommFinalize", Clock::now() + kFarewell);
+      if (!status.ok()) return status;
+      libraries_->nccl.comm_destroy(std::exchange(*comm, nullptr));
     }
-    communicator->comm = nullptr;
   }
+  return {};
 }
 
 void NcclBackend::end_all() {
@@ -334,7 +501,9 @@ void NcclBackend::end_all() {
   if (is_aborted_) return;
   std::set<int32_t> sets;
   for (const Communicator* communicator : made_) sets.insert(communicator->process_set);
-  for (int32_t set : sets) end_communicators(set);
+  for (int32_t set : sets) {
+    if (!end_communicators(set).ok()) return abort_all();
+  }
   made_.clear();
 }
 

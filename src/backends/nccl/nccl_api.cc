@@ -28,6 +28,7 @@ Result<NcclApi> read_nccl_api(void* library) {
       nccl_symbol(api.error_text, "ncclGetErrorString"),
       nccl_symbol(api.last_error, "ncclGetLastError"),
       nccl_symbol(api.comm_init, "ncclCommInitRankConfig"),
+      nccl_symbol(api.comm_split, "ncclCommSplit"),
       nccl_symbol(api.comm_state, "ncclCommGetAsyncError"),
       nccl_symbol(api.comm_finalize, "ncclCommFinalize"),
       nccl_symbol(api.comm_destroy, "ncclCommDestroy"),

@@ -52,6 +52,7 @@ struct NcclApi {
   const char* (*error_text)(NcclResult result) = nullptr;
   const char* (*last_error)(NcclComm comm) = nullptr;  // comm may be null
   NcclResult (*comm_init)(NcclComm* comm, int ranks, NcclId id, int rank, NcclConfig* config) = nullptr;
+  NcclResult (*comm_split)(NcclComm comm, int color, int key, NcclComm* part, NcclConfig* config) = nullptr;
   NcclResult (*comm_state)(NcclComm comm, NcclResult* state) = nullptr;
   NcclResult (*comm_finalize)(NcclComm comm) = nullptr;
   NcclResult (*comm_destroy)(NcclComm comm) = nullptr;

@@ -19,6 +19,7 @@ struct CallEvents {
 };
 thread_local std::vector<CallEvents> call_events;
 
+constexpr Duration kLookForFailure = std::chrono::milliseconds(5);
 constexpr size_t kSmallestBuffer = size_t{1} << 20;
 
 }  // namespace
@@ -45,7 +46,7 @@ std::string_view NcclBackend::activity(Kind kind) const {
 
 bool NcclBackend::accepts(const Plan& plan) const {
   const Request& request = plan.first();
-  return request.device != kHost && can_use_nccl(request, context_.world.host_of.empty());
+  return request.device != kHost && can_use_nccl(request);
 }
 
 // ---- opening ----
@@ -71,8 +72,10 @@ Result<Gpu*> NcclBackend::gpu(Device ordinal) {
   if (Status status = open(); !status.ok()) return status;
   auto found = gpus_.find(ordinal);
   if (found != gpus_.end()) return found->second.get();
+  // Not tried again: operations that were submitted before have no event of when their tensors are ready.
+  if (auto failed = gpu_errors_.find(ordinal); failed != gpu_errors_.end()) return failed->second;
   auto opened = Gpu::open(libraries_->cuda, ordinal, settings_.streams);
-  if (!opened.ok()) return opened.status();
+  if (!opened.ok()) return gpu_errors_.emplace(ordinal, opened.status()).first->second;
   return gpus_.emplace(ordinal, std::move(*opened)).first->second.get();
 }
 
@@ -83,7 +86,7 @@ void NcclBackend::begin_call() { call_events.clear(); }
 // A GPU that cannot be opened is reported by the plan, on all ranks. Here it would leave them waiting for this one.
 Status NcclBackend::on_submit(Operation& operation) {
   if (operation.request.device == kHost || operation.request.kind > Kind::reducescatter) return {};
-  if (!can_use_nccl(operation.request, context_.world.host_of.empty())) {
+  if (!can_use_nccl(operation.request)) {
     return {Code::invalid_argument,
             fmt::format("{}: NCCL has no {} of {}; copy the tensor to host memory first", operation.request.name,
                         name_of(operation.request.kind), name_of(operation.request.dtype))};
@@ -134,7 +137,12 @@ Result<std::byte*> NcclBackend::allocate(Device device, size_t bytes) {
   auto memory = (*found)->allocate(bytes);
   if (!memory.ok()) return memory.status();
   auto* data = reinterpret_cast<std::byte*>(*memory);
-  DeviceOutputs::instance().add(data, this, [owner = *found, address = *memory] {
+  std::shared_ptr<Gpu> owner;
+  {
+    std::lock_guard lock(open_mutex_);
+    owner = gpus_.at(device);
+  }
+  DeviceOutputs::instance().add(data, this, [owner = std::move(owner), address = *memory] {
     Gpu::Current made_current(*owner);
     owner->free(address);
   });
@@ -173,6 +181,7 @@ Status NcclBackend::introduce(Communicator& communicator, Device device) {
   if (own.ok()) {
     communicator.gpu = *found;
     communicator.size = static_cast<int32_t>(members.size());
+    communicator.hosts = host_layout(members, context_.world.host_of, context_.world.rank);
     communicator.position =
         static_cast<int32_t>(std::find(members.begin(), members.end(), context_.world.rank) - members.begin());
     mine.version = libraries_->nccl_version;
@@ -213,7 +222,7 @@ Status NcclBackend::reserve(Communicator& communicator, size_t wanted) {
                                     reinterpret_cast<std::byte*>(all.data()));
   if (!status.ok()) return status;
   uint64_t least = *std::min_element(all.begin(), all.end());
-  communicator.is_limited = least < bytes;
+  communicator.is_limited = least < wanted;  // the same on all ranks, unlike `bytes`
   communicator.fusion_bytes = std::max<size_t>(communicator.fusion_bytes, least);
   return {};
 }
@@ -224,7 +233,8 @@ void NcclBackend::run_on_device(const Plan& plan, std::span<Operation* const> op
   auto communicator = communicator_for(plan);
   if (!communicator.ok()) return done(communicator.status());
   Communicator& chosen = **communicator;
-  if (Status status = reserve(chosen, wanted_buffer(plan, operations, chosen.size)); !status.ok()) return done(status);
+  size_t wanted = wanted_buffer(plan, operations, chosen, settings_.use_torus);
+  if (Status status = reserve(chosen, wanted); !status.ok()) return done(status);
   last_device_ = chosen.gpu->ordinal();
   NcclJob job{.plan = &plan,
               .process_set = chosen.process_set,
@@ -234,7 +244,7 @@ void NcclBackend::run_on_device(const Plan& plan, std::span<Operation* const> op
               .buffer_bytes = chosen.fusion_bytes,
               .launched = std::move(launched),
               .done = std::move(done),
-              .since = Clock::now()};
+              .is_recorded = context_.is_recording && context_.is_recording()};
   // The allocator of the caller gave out memory that earlier work of the default stream may still use.
   bool has_new_outputs = std::any_of(operations.begin(), operations.end(),
                                      [](const Operation* operation) { return operation->allocate != nullptr; });
@@ -243,12 +253,71 @@ void NcclBackend::run_on_device(const Plan& plan, std::span<Operation* const> op
     auto event = chosen.gpu->take_event();
     if (event.ok() && chosen.gpu->record((*event)->event, nullptr).ok()) job.waits.push_back(std::move(*event));
   }
+  const Request& first = plan.first();
+  if (first.reduce_op == ReduceOp::adasum && chosen.hosts.hosts > 1 && elements_of(first.shape) > 0) {
+    if (Status status = adasum_between_hosts(plan, job); !status.ok()) return job.done(status);
+    job.part = JobPart::from_host;
+    job.on_host = chosen.gpu->reserve_on_host(bytes_of(first));
+    job.waits.clear();
+  }
+  hand_over(std::move(job));
+}
+
+void NcclBackend::hand_over(NcclJob job) {
+  job.handed_over_at = job.since = Clock::now();
   under_way_.fetch_add(1);
   {
     std::lock_guard lock(mutex_);
     handed_over_.push_back(std::move(job));
   }
   changed_.notify_one();
+}
+
+// Averages inside the hosts on the GPU, and leaves the combination of the hosts' averages in host memory. There all
+// members of a host bring the same vector, so Adasum over all members is Adasum between the hosts. Like every operation
+// on host memory it keeps the thread that drives, which here waits for the GPU first.
+Status NcclBackend::adasum_between_hosts(const Plan& plan, const NcclJob& job) {
+  const Request& first = plan.first();
+  size_t bytes = bytes_of(first);
+  std::byte* on_host = nullptr;
+  {
+    Gpu::Current current(*job.communicator->gpu);
+    on_host = job.communicator->gpu->reserve_on_host(bytes);
+  }
+  uint8_t has_memory = on_host != nullptr ? 1 : 0;
+  std::vector<uint8_t> all(static_cast<size_t>(job.communicator->size));
+  Status status = context_.exchange(first.process_set, std::as_bytes(std::span(&has_memory, 1)),
+                                    reinterpret_cast<std::byte*>(all.data()));
+  if (!status.ok()) return status;
+  if (std::find(all.begin(), all.end(), 0) != all.end()) {
+    return {Code::unknown,
+            fmt::format("Adasum of {}: a rank has no {} of pinned host memory left", first.name, bytes_text(bytes))};
+  }
+  struct {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_over = false;  // guarded by the mutex
+    Status status;
+  } end;
+  NcclJob out = job;
+  out.part = JobPart::to_host;
+  out.on_host = on_host;
+  out.launched = nullptr;
+  out.done = [&end](const Status& ended) {
+    std::lock_guard lock(end.mutex);
+    end.status = ended;
+    end.is_over = true;
+    end.changed.notify_one();
+  };
+  hand_over(std::move(out));
+  context_.wake_others();
+  std::unique_lock lock(end.mutex);
+  while (!end.changed.wait_for(lock, kLookForFailure, [&] { return end.is_over; })) {
+    if (Status failure = context_.failure(); !failure.ok()) give_up(failure);  // the GPU thread ends the job
+  }
+  if (!end.status.ok()) return end.status;
+  return context_.adasum(first.process_set, on_host, static_cast<size_t>(elements_of(first.shape)), first.dtype,
+                         first.prescale, first.postscale);
 }
 
 void NcclBackend::forget(int32_t process_set) {
@@ -292,6 +361,13 @@ NcclBackend::~NcclBackend() {
     thread_.request_stop();
     changed_.notify_all();
     thread_.join();
+  }
+  if (is_stuck_) {
+    // Whatever frees would wait for the kernels of the abort, for ever. The process cannot use its GPU again.
+    DeviceOutputs::instance().forget_all_of(this);
+    for (auto& [ordinal, device] : gpus_) new std::shared_ptr<Gpu>(std::move(device));
+    (void)libraries_.release();
+    return;
   }
   DeviceOutputs::instance().free_all_of(this);
 }

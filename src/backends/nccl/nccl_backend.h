@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,8 +25,10 @@ namespace hvd {
 struct NcclSettings {
   int streams = 1;
   bool use_kernels = true;
+  bool use_torus = false;
   size_t fusion_threshold = size_t{128} << 20;
   Duration operation_limit{};  // 0: none
+  Duration warn_after{};       // about an operation that has not ended; 0: never
   Duration init_limit = std::chrono::seconds(120);
 };
 
@@ -66,32 +67,45 @@ class NcclBackend final : public DeviceBackend {
   Status introduce(Communicator& communicator, Device device);
   Status reserve(Communicator& communicator, size_t wanted);
   Device own_device(const Plan& plan) const;
+  void hand_over(NcclJob job);
+  Status adasum_between_hosts(const Plan& plan, const NcclJob& job);
 
   // ---- the GPU thread ----
   void work(const std::stop_token& stop);
   void start(NcclJob& job);
   Status launch(NcclJob& job);
   Status make(Communicator& communicator);
-  Status settle(Communicator& communicator, NcclResult result, const char* call, TimePoint deadline);
+  Status split(Communicator& communicator);
+  Status split_off(Communicator& communicator, int32_t color, int32_t key, NcclComm& part);
+  Status settle(const Communicator& communicator, NcclComm comm, NcclResult result, const char* call,
+                TimePoint deadline);
+  std::string describe_error(const Gpu& gpu, NcclComm comm, NcclResult result) const;
   bool look_at_jobs();
   void look_for_errors();
   void finish(NcclJob& job, const Status& status);
   void fail_world(const Status& status);
   void abort_all();
-  void end_communicators(int32_t process_set);
+  bool wait_for_streams(TimePoint deadline);
+  Status end_communicators(int32_t process_set);
   void end_all();
   bool is_given_up() const { return given_up_.load(std::memory_order_acquire); }
   Status given_up_status() const;
+  void record_activities(NcclJob& job) const;
+  void warn_of_slow(NcclJob& job);
+  void note_data(NcclJob& job) const;
+  const Operation* missing_data(const NcclJob& job) const;
+  void free_replaced();
   std::string describe(const NcclJob& job) const;
 
   const BackendContext context_;
   const LibrarySearch search_;
   const NcclSettings settings_;
 
-  std::mutex open_mutex_;  // guards the next three; pointers stay valid
+  std::mutex open_mutex_;  // guards the next four; pointers stay valid
   std::unique_ptr<GpuLibraries> libraries_;
   Status open_error_;
-  std::map<Device, std::unique_ptr<Gpu>> gpus_;
+  std::map<Device, std::shared_ptr<Gpu>> gpus_;
+  std::map<Device, Status> gpu_errors_;  // those that could not be opened
 
   // Of the thread that drives.
   std::map<Key, std::unique_ptr<Communicator>> communicators_;
@@ -110,9 +124,11 @@ class NcclBackend final : public DeviceBackend {
 
   // Of the GPU thread.
   std::deque<NcclJob> in_flight_;
-  std::set<Communicator*> made_;
+  std::vector<Communicator*> made_;      // in the order in which all ranks made them
   std::map<Gpu*, DeviceEventRef> last_;  // launch on a GPU, if there are several streams
   bool is_aborted_ = false;
+  bool is_stuck_ = false;                            // the abort does not return, and a thread is still inside it
+  std::vector<std::unique_ptr<Communicator>> left_;  // of removed process sets, if the world failed before their end
   bool has_failed_ = false;
   std::jthread thread_;
 };

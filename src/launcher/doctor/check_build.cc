@@ -40,8 +40,9 @@ constexpr Framework kFrameworks[] = {
 constexpr const char* kControllers[] = {"MPI", "Gloo"};
 constexpr const char* kOperations[] = {"NCCL", "DDL", "CCL", "MPI", "Gloo"};
 
-// Prints {"python": .., "horovod": bool, "frameworks": {module: [version or null, has adapter]}}. Does not search the
-// current folder. A distribution may have another name than its module, such as tensorflow-cpu.
+// Prints {"python": .., "horovod": bool, "frameworks": {module: [version or null, has adapter]}, "nccl": [usable,
+// text]}; the last is null if there is no library that could answer. Does not search the current folder. A distribution
+// may have another name than its module, such as tensorflow-cpu.
 constexpr std::string_view kScript = R"(
 import sys
 sys.path[:] = [path for path in sys.path if path]
@@ -62,7 +63,18 @@ for pair in sys.argv[1:]:
                 pass
     adapter = any(os.path.isfile(os.path.join(folder, package, "__init__.py")) for folder in folders)
     found[module] = [version, adapter]
-print(json.dumps({"python": sys.version.split()[0], "horovod": bool(folders), "frameworks": found}))
+nccl = None
+for folder in folders:
+    path = os.path.join(folder, "lib", "libhorovod.so")
+    if os.path.isfile(path):
+        try:
+            import ctypes
+            text = ctypes.create_string_buffer(8192)
+            usable = ctypes.CDLL(path).hvd_describe_gpus(text, len(text))
+            nccl = [usable > 0, text.value.decode(errors="replace")]
+        except (OSError, AttributeError):
+            pass
+print(json.dumps({"python": sys.version.split()[0], "horovod": bool(folders), "frameworks": found, "nccl": nccl}))
 )";
 
 struct Found {
@@ -74,16 +86,22 @@ struct PythonAnswer {
   std::string version;
   bool has_horovod = false;
   std::map<std::string, Found> frameworks;  // by module
+  bool has_nccl = false;
+  std::string nccl;  // which one, and for which GPUs; or why not
 };
 
 std::optional<PythonAnswer> read_answer(const std::string& text) try {
   Json json = Json::parse(text);
-  PythonAnswer answer{json.at("python"), json.at("horovod"), {}};
+  PythonAnswer answer{json.at("python"), json.at("horovod"), {}, false, {}};
   for (const Framework& framework : kFrameworks) {
     const Json& found = json.at("frameworks").at(framework.module);
     Found& entry = answer.frameworks[framework.module];
     if (!found.at(0).is_null()) entry.version = found.at(0).get<std::string>();
     entry.has_adapter = found.at(1).get<bool>();
+  }
+  if (const Json& nccl = json.at("nccl"); !nccl.is_null()) {
+    answer.has_nccl = nccl.at(0);
+    answer.nccl = nccl.at(1);
   }
   return answer;
 } catch (const Json::exception&) {  // a wrapper that is not Python, or one with output of its own
@@ -109,13 +127,14 @@ Json describe_frameworks(PythonAnswer answer) {
   return list;
 }
 
-// MPI on this machine: mpirun, and our library, which is built or can be. The detail describes it, or what is missing.
-struct MpiPart {
+// A library on this machine that is not part of this installation. The detail describes it, or what is missing.
+struct Outside {
   bool is_available = false;
   std::string detail;
 };
 
-MpiPart look_for_mpi(const std::string& program) {
+// MPI: with mpirun, and a library of ours that is built or can be.
+Outside look_for_mpi(const std::string& program) {
   Lookup lookup = [](const char* name) -> const char* { return std::getenv(name); };
   auto mpirun = find_mpirun(lookup);
   if (!mpirun.ok()) return {};
@@ -124,13 +143,14 @@ MpiPart look_for_mpi(const std::string& program) {
   return {true, fmt::format("{}, {}", describe(mpirun->version), is_built(*plugin) ? "built" : "built at first use")};
 }
 
-Json describe_parts(std::span<const char* const> names, const MpiPart& mpi) {
+Json describe_parts(std::span<const char* const> names, const Outside& mpi, const Outside& nccl) {
   Json list = Json::array();
   for (std::string_view name : names) {
     Json part{{"name", name}, {"available", name == "Gloo"}};
-    if (name == "MPI") {
-      part["available"] = mpi.is_available;
-      if (!mpi.detail.empty()) part["detail"] = mpi.detail;
+    if (name == "MPI" || name == "NCCL") {
+      const Outside& found = name == "MPI" ? mpi : nccl;
+      part["available"] = found.is_available;
+      if (!found.detail.empty()) part["detail"] = found.detail;
     }
     list.push_back(std::move(part));
   }
@@ -174,11 +194,13 @@ BuildReport check_build(const std::string& program, bool json, bool verbose) {
     note = python.empty() ? "no Python beside horovodrun or in PATH, so frameworks were not checked"
                           : fmt::format("{} could not list the installed frameworks", python);
   }
+  Outside nccl;
+  if (answer) nccl = {answer->has_nccl, answer->nccl};
   report["frameworks"] = describe_frameworks(answer.value_or(PythonAnswer()));
-  MpiPart mpi = look_for_mpi(program);
-  report["controllers"] = describe_parts(kControllers, mpi);
+  Outside mpi = look_for_mpi(program);
+  report["controllers"] = describe_parts(kControllers, mpi, nccl);
   if (!mpi.is_available) mpi.detail.clear();  // already reported
-  report["operations"] = describe_parts(kOperations, mpi);
+  report["operations"] = describe_parts(kOperations, mpi, nccl);
   std::string text = json ? report.dump(2) + "\n" : layout(report);
   return {.text = verbose && !json ? "\n" + text : text, .note = std::move(note)};
 }

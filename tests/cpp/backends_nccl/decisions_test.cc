@@ -95,10 +95,11 @@ TEST(Arithmetic, RoundsFactorsOfFloat16First) {
 
 TEST(Arithmetic, StagesWhatNcclHasNoTypeFor) {
   for (DType dtype : {DType::i16, DType::u16, DType::boolean, DType::c64, DType::c128}) {
-    EXPECT_FALSE(can_use_nccl({.kind = Kind::allreduce, .dtype = dtype}, true));
-    EXPECT_TRUE(can_use_nccl({.kind = Kind::allgather, .dtype = dtype}, true));
+    EXPECT_FALSE(can_use_nccl({.kind = Kind::allreduce, .dtype = dtype}));
+    EXPECT_TRUE(can_use_nccl({.kind = Kind::allgather, .dtype = dtype}));
   }
-  EXPECT_FALSE(can_use_nccl({.kind = Kind::allreduce, .reduce_op = ReduceOp::adasum}, false));
+  EXPECT_TRUE(can_use_nccl({.kind = Kind::allreduce, .reduce_op = ReduceOp::adasum}));
+  EXPECT_FALSE(can_use_nccl({.kind = Kind::allreduce, .reduce_op = ReduceOp::adasum, .dtype = DType::i32}));
 }
 
 TEST(Libraries, AreSearchedInOrder) {

@@ -3,31 +3,11 @@
 // the layout of structs.
 #include <gtest/gtest.h>
 
-#include <type_traits>
-
 #include "cuda_declarations.h"
 #include "nccl_declarations.h"
+#include "support/same_function.h"
 
-namespace {
-
-// What a parameter is in the ABI: pointers are alike, and enums are ints.
-template <typename T>
-constexpr bool kPointer = std::is_pointer_v<T> || std::is_array_v<T>;
-
-template <typename Ours, typename Real>
-constexpr bool same_parameter() {
-  if (kPointer<Ours> || kPointer<Real>) return kPointer<Ours> && kPointer<Real>;
-  return sizeof(Ours) == sizeof(Real) && std::is_class_v<Ours> == std::is_class_v<Real>;
-}
-
-template <typename Ours, typename Real>
-struct SameFunction : std::false_type {};
-template <typename R, typename... Ours, typename S, typename... Real>
-requires(sizeof...(Ours) == sizeof...(Real)) struct SameFunction<R(Ours...), S(Real...)>
-    : std::bool_constant<same_parameter<R, S>() && (same_parameter<Ours, Real>() && ...)> {
-};
-
-}  // namespace
+using testing_support::SameFunction;
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>

@@ -34,16 +34,16 @@ TEST_P(Faults, ReachTheProgram) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Faults,
-                         testing::Values(Faulty{"None", "", "ended with 0"},
-                                         Faulty{"ConnectFails", "0:nccl.connect=3;1:nccl.connect=3", "ended with 3"},
-                                         Faulty{"AsyncError", "nccl.kernel@2=async(6)", "ended with 6"},
-                                         Faulty{"KilledInAKernel", "1:nccl.kernel@3=kill", "ended with 6", SIGKILL},
-                                         Faulty{"KilledInTheFirstKernel", "1:nccl.kernel@1=kill", "ended with 6",
-                                                SIGKILL},
-                                         Faulty{"SlowPeer", "1:nccl.kernel@2=slow(200)", "ended with 0"},
-                                         Faulty{"BusyForAWhile", "nccl.launch@2=busy(100)", "ended with 0"},
-                                         Faulty{"SlowAbort", "ncclCommAbort=slow(100)", "ended with 0"}),
-                         [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    , Faults,
+    testing::Values(Faulty{"None", "", "ended with 0"},
+                    Faulty{"ConnectFails", "0:nccl.connect=3;1:nccl.connect=3", "ended with 3"},
+                    Faulty{"AsyncError", "nccl.kernel@2=async(6)", "ended with 6"},
+                    Faulty{"KilledInAKernel", "1:nccl.kernel@3=kill", "ended with 6", SIGKILL},
+                    Faulty{"KilledInTheFirstKernel", "1:nccl.kernel@1=kill", "ended with 6", SIGKILL},
+                    Faulty{"SlowPeer", "1:nccl.kernel@2=slow(200)", "ended with 0"},
+                    Faulty{"BusyForAWhile", "nccl.launch@2=busy(100)", "ended with 0"},
+                    Faulty{"SlowAbort", "nccl.kernel@2=async(3);ncclCommAbort=slow(100)", "ended with 3"}),
+    [](const auto& one) { return one.param.name; });
 
 }  // namespace

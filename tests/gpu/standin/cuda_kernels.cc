@@ -104,6 +104,7 @@ int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned
                    void* stream_handle, void** values, void** extra) {
   STANDIN_ENTER_CONTEXT("cuLaunchKernel");
   count(&Counts::kernels);
+  if (settings().count_only) return 0;
   const Stack stack = here();
   if (gx == 0 || gy == 0 || gz == 0 || bx == 0 || by == 0 || bz == 0 || gy > 65535 || gz > 65535 ||
       uint64_t{bx} * by * bz > 1024 || extra != nullptr)
@@ -117,7 +118,6 @@ int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned
     violation("cuLaunchKernel: the function is none, or its module is unloaded or of another GPU\n" + to_text(stack));
     return cuda::kInvalidHandle;
   }
-  if (settings().count_only) return launch(*stream, host_site("", stack), "", {}, nullptr), 0;
   const ptx::Shape shape{{gx, gy, gz}, {bx, by, bz}};
   launch(*stream, host_site("cuLaunchKernel", stack), "kernel " + function->kernel->name, {},
          [kernel = function->kernel, shape, parameters = copied(*function->kernel, values)](const SitePointer& site) {

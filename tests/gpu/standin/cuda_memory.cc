@@ -119,6 +119,7 @@ void copy_now(const SitePointer& site, uint64_t to, uint64_t from, size_t bytes)
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* handle) {
   STANDIN_ENTER_CONTEXT("cuMemcpyDtoDAsync_v2");
   count(&Counts::copies);
+  if (settings().count_only) return 0;
   const Stack stack = here();
   const std::lock_guard lock(core().mutex);
   int code = 0;
@@ -132,15 +133,14 @@ int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* handle)
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* handle) {
   STANDIN_ENTER_CONTEXT("cuMemcpyHtoDAsync_v2");
   count(&Counts::copies);
+  if (settings().count_only) return 0;
   const Stack stack = here();
   const std::lock_guard lock(core().mutex);
   int code = 0;
   Stream* stream = launch_stream(handle, "cuMemcpyHtoDAsync", &code);
   if (stream == nullptr) return code;
   const auto host = host_site("cuMemcpyHtoDAsync", stack);
-  if (settings().count_only) {
-    launch(*stream, host, "", {}, nullptr);
-  } else if (is_pinned(from, bytes)) {
+  if (is_pinned(from, bytes)) {
     launch(*stream, host, "cuMemcpyHtoDAsync", {},
            [=](const SitePointer& site) { copy_now(site, to, reinterpret_cast<uint64_t>(from), bytes); });
   } else {  // pageable memory is read during the call
@@ -160,15 +160,14 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* hand
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* handle) {
   STANDIN_ENTER_CONTEXT("cuMemcpyDtoHAsync_v2");
   count(&Counts::copies);
+  if (settings().count_only) return 0;
   const Stack stack = here();
   std::unique_lock lock(core().mutex);
   int code = 0;
   Stream* stream = launch_stream(handle, "cuMemcpyDtoHAsync", &code);
   if (stream == nullptr) return code;
   const auto host = host_site("cuMemcpyDtoHAsync", stack);
-  if (settings().count_only) {
-    launch(*stream, host, "", {}, nullptr);
-  } else if (is_pinned(to, bytes)) {
+  if (is_pinned(to, bytes)) {
     launch(*stream, host, "cuMemcpyDtoHAsync", {},
            [=](const SitePointer& site) { copy_now(site, reinterpret_cast<uint64_t>(to), from, bytes); });
   } else {  // into pageable memory the call waits
@@ -190,6 +189,7 @@ int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* handle) {
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* handle) {
   STANDIN_ENTER_CONTEXT("cuMemsetD8Async");
   count(&Counts::memsets);
+  if (settings().count_only) return 0;
   const Stack stack = here();
   const std::lock_guard lock(core().mutex);
   int code = 0;

@@ -28,6 +28,7 @@ int cuStreamDestroy_v2(void* handle) {
 int cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
   STANDIN_ENTER_CONTEXT("cuStreamWaitEvent");
   count(&Counts::stream_waits);
+  if (settings().count_only) return 0;
   const Stack stack = here();
   const std::lock_guard lock(core().mutex);
   Stream* stream = as_stream(handle, "cuStreamWaitEvent");
@@ -54,6 +55,7 @@ int cuStreamWaitEvent(void* handle, void* event_handle, unsigned) {
 int cuStreamQuery(void* handle) {
   STANDIN_ENTER_CONTEXT("cuStreamQuery");
   count(&Counts::queries);
+  if (settings().count_only) return 0;
   const std::lock_guard lock(core().mutex);
   Stream* stream = as_stream(handle, "cuStreamQuery");
   if (stream == nullptr) return cuda::kInvalidHandle;
@@ -66,6 +68,7 @@ int cuStreamQuery(void* handle) {
 int cuStreamSynchronize(void* handle) {
   STANDIN_ENTER_CONTEXT("cuStreamSynchronize");
   count(&Counts::host_syncs);
+  if (settings().count_only) return 0;
   std::unique_lock lock(core().mutex);
   Stream* stream = as_stream(handle, "cuStreamSynchronize");
   if (stream == nullptr) return cuda::kInvalidHandle;
@@ -117,6 +120,7 @@ int cuEventCreate(void** event, unsigned flags) {
 int cuEventRecord(void* event_handle, void* handle) {
   STANDIN_ENTER_CONTEXT("cuEventRecord");
   count(&Counts::event_records);
+  if (settings().count_only) return 0;
   const Stack stack = here();
   const std::lock_guard lock(core().mutex);
   Event* event = as_event(event_handle);
@@ -157,6 +161,7 @@ uint64_t query_count = 0;
 int cuEventQuery(void* handle) {
   STANDIN_ENTER_CONTEXT("cuEventQuery");
   count(&Counts::queries);
+  if (settings().count_only) return 0;
   const std::lock_guard lock(core().mutex);
   const Event* event = as_event(handle);
   if (event == nullptr) return cuda::kInvalidHandle;
@@ -171,6 +176,7 @@ int cuEventQuery(void* handle) {
 int cuEventSynchronize(void* handle) {
   STANDIN_ENTER_CONTEXT("cuEventSynchronize");
   count(&Counts::host_syncs);
+  if (settings().count_only) return 0;
   std::unique_lock lock(core().mutex);
   const Event* event = as_event(handle);
   if (event == nullptr) return cuda::kInvalidHandle;

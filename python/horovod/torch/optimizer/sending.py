@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from horovod._generic.compression import NoneCompressor
+from horovod._generic.handles import handles
 from horovod.common.process_sets import ProcessSet
 from horovod.torch import mpi_ops
 from horovod.torch.optimizer.slots import Slot
@@ -71,7 +72,7 @@ def prepare(slot: Slot, wire: Wire, grouped: bool) -> tuple[torch.Tensor, torch.
 
 def _after(handle: int, then: Callable[[], None] | None) -> Callable[[], None]:
     def finish() -> None:
-        mpi_ops.synchronize(handle)
+        handles.synchronize(handle, of_gradient=True)
         if then is not None:
             then()
 

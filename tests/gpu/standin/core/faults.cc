@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -102,10 +103,23 @@ std::optional<FaultAction> due(const char* call, size_t size) {
   return std::nullopt;
 }
 
+// A rename is atomic: one process gets the fault.
+std::optional<FaultAction> claimed(const char* call) {
+  if (settings().fault_folder.empty()) return std::nullopt;
+  const std::string path = settings().fault_folder + "/" + call;
+  if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
+  const std::string mine = path + ".claimed." + std::to_string(settings().rank) + "." + std::to_string(::getpid());
+  if (::rename(path.c_str(), mine.c_str()) != 0) return std::nullopt;
+  std::string text;
+  std::getline(std::ifstream(mine), text);
+  return action_of(text, text);
+}
+
 }  // namespace
 
 std::optional<FaultAction> fault_at(const char* call, size_t size) {
-  const auto action = due(call, size);
+  auto action = due(call, size);
+  if (!action) action = claimed(call);
   if (!action) return std::nullopt;
   std::fprintf(stderr, "stand-in: fault in %s, rank %d\n", call, settings().rank);
   switch (action->fault) {

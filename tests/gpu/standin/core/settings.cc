@@ -60,6 +60,7 @@ Settings read() {
   s.nccl_version = static_cast<int>(number("HVD_STANDIN_NCCL_VERSION", 0));
   s.rank = rank_of_process();
   if (const char* text = std::getenv("HVD_STANDIN_FAULTS")) s.faults = text;
+  if (const char* text = std::getenv("HVD_STANDIN_FAULT_FOLDER")) s.fault_folder = text;
   return s;
 }
 

@@ -26,6 +26,7 @@ struct Settings {
   int nccl_version = 0;  // 0: the version that the library was built as
   int rank = -1;         // for faults that name a rank
   std::string faults;
+  std::string fault_folder;
 };
 
 inline constexpr int kViolationExit = 86;

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -148,8 +149,9 @@ Joined join(const UniqueId& id, int ranks, int rank, int gpu, int version, const
   if (!send_all(root, &self, sizeof self, stop) ||
       !receive_all(root, joined.members.data(), joined.members.size() * sizeof(Member), stop))
     return failed(kRemoteError, "The process that made the id is gone");
-  if (const auto fault = fault_at("nccl.connect"); fault && fault->fault == Fault::code)
-    return failed(fault->value, "stand-in: fault nccl.connect");
+  const auto fault = fault_at("nccl.connect");
+  if (fault && fault->fault == Fault::code) return failed(fault->value, "stand-in: fault nccl.connect");
+  while (fault && fault->fault == Fault::never && !stop()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   check(joined);
   if (joined.result != kSuccess) return joined;
   if (!connect_lower(self, joined, stop) || !accept_higher(self, listener, joined, stop))

@@ -43,13 +43,13 @@ int add_call(void* handle, void* stream_handle, Call call, const char* name) {
     return kInvalidArgument;
   }
   Stream* stream = nullptr;
-  {
+  if (!settings().count_only) {
     const std::lock_guard lock(core().mutex);
     int code = 0;
     stream = launch_stream(stream_handle, name, &code);
     if (stream == nullptr) return kInvalidUsage;
-    if (!settings().count_only && (!on_gpu(*communicator, call.send, bytes_read(call, *communicator), name) ||
-                                   !on_gpu(*communicator, call.receive, bytes_written(call, *communicator), name)))
+    if (!on_gpu(*communicator, call.send, bytes_read(call, *communicator), name) ||
+        !on_gpu(*communicator, call.receive, bytes_written(call, *communicator), name))
       return kInvalidArgument;
     if (overlaps_wrongly(*communicator, call))
       violation(std::string(name) + ": input and output overlap, but are not the same place\n" + to_text(here()));

@@ -165,6 +165,8 @@ void Runtime::leave_child() {
   operations_ = nullptr;
   new std::shared_ptr<Membership>(std::move(membership_));
   membership_ = nullptr;
+  observer_ = nullptr;  // its memory describes the parent
+  observe_ = {};
   forked_ = true;
 }
 

@@ -124,7 +124,7 @@ class Runtime {
   int32_t rank_ = -1;  // in the current or last world; guarded by mutex_
   std::once_flag reported_;
   const int report_pipe_;                            // to the launcher; -1: none
-  const observe::Found observe_;                     // shared with it
+  observe::Found observe_;                           // shared with it
   std::atomic<observe::Writer*> observer_{nullptr};  // never deleted: engines and other threads may be using it
   Status last_end_;                                  // failure of the previous world; ok: none. Guarded by life_mutex_
 };

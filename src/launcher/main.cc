@@ -77,6 +77,14 @@ std::string named_job(const hvd::launcher::Options& options) {
   return options.command.empty() ? "" : options.command[0];
 }
 
+std::string dump_folder(const hvd::launcher::Options& options) {
+  const char* inherited = std::getenv("HOROVOD_DUMP_DIR");
+  std::string folder = inherited == nullptr ? "" : inherited;
+  for (const auto& [name, value] : options.variables)
+    if (name == "HOROVOD_DUMP_DIR") folder = value;
+  return folder;
+}
+
 int start_job(const hvd::launcher::Options& options, const char* program) {
   std::vector<hvd::launcher::Slot> slots;
   // otherwise the hosts are the agents or machines that connect
@@ -116,7 +124,8 @@ int main(int argc, char** argv) {
     case hvd::launcher::Options::Action::doctor:
       return hvd::launcher::run_guarded("doctor", [&] { return hvd::launcher::run_doctor(*options, argv[0]); });
     case hvd::launcher::Options::Action::top: return hvd::launcher::run_top(named_job(*options));
-    case hvd::launcher::Options::Action::dump: return hvd::launcher::run_dump(named_job(*options));
+    case hvd::launcher::Options::Action::dump:
+      return hvd::launcher::run_dump(named_job(*options), dump_folder(*options));
     case hvd::launcher::Options::Action::explain: return hvd::launcher::run_explain(options->explained);
     case hvd::launcher::Options::Action::dry_run:
     case hvd::launcher::Options::Action::run: break;

@@ -89,7 +89,7 @@ struct Config {
   // Observation.
   bool observe = true;
   // The launcher uses these.
-  int32_t metrics_port = 0, status_port = 0;
+  std::optional<int64_t> metrics_port, status_port;
   std::string metrics_token, observe_address, dump_dir;
   std::string timeline;  // path, "DYNAMIC", or empty
   bool timeline_mark_cycles = false;

@@ -156,7 +156,7 @@ struct DefaultText {
   }
   template <class Number>
   std::string operator()(std::optional<Number>* value) const {
-    return fmt::format("{}", value->value());
+    return *value ? fmt::format("{}", **value) : "";
   }
   std::string operator()(bool* value) const { return *value ? "1" : "0"; }
   std::string operator()(std::optional<bool>* value) const { return *value ? (**value ? "1" : "0") : ""; }

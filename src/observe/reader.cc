@@ -20,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kNanosecond = 1e-9;
+static_assert(kKinds == static_cast<size_t>(kLastKind) + 1 && kDTypes == static_cast<size_t>(kLastDType) + 1);
 
 double seconds_in(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) * kNanosecond; }
 
@@ -35,7 +36,8 @@ json histogram_json(const Histogram<uint64_t>& histogram) {
     so_far += histogram.buckets[i];
     buckets.push_back({std::ldexp(1024e-9, static_cast<int>(i)), so_far});
   }
-  return {{"count", histogram.count}, {"seconds", seconds_in(histogram.sum)}, {"buckets", buckets}};
+  so_far += histogram.buckets[kBuckets - 1];  // not `count`, which was copied a moment earlier and may be less
+  return {{"count", so_far}, {"seconds", seconds_in(histogram.sum)}, {"buckets", buckets}};
 }
 
 json links_json(const Copy& c) {

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstddef>
 #include <cstring>
@@ -39,23 +40,24 @@ bool is_unanswered(int descriptor, Duration since) {
   return asks && std::chrono::milliseconds(info.tcpi_last_ack_recv) >= since;
 }
 
-// What Linux has put behind the fields that the C library's tcp_info has.
-struct LongTcpInfo {
-  tcp_info info;
-  uint64_t pacing_rate, most_pacing_rate, bytes_acked, bytes_received;
-};
-static_assert(sizeof(tcp_info) == 104 && offsetof(LongTcpInfo, bytes_acked) == 120, "the kernel's layout");
+// The kernel's tcp_info is longer than that of most C libraries: they end before these fields.
+constexpr size_t kBytesAcked = 120, kBytesReceived = 128, kTcpInfoSize = 136;
 
 // Adds one connection.
 void count(Mesh::Traffic& traffic, int descriptor) {
-  LongTcpInfo about{};
-  socklen_t length = sizeof about;
-  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &about, &length) != 0) return;  // no TCP
+  std::array<std::byte, std::max(kTcpInfoSize, sizeof(tcp_info))> fields{};
+  socklen_t length = sizeof fields;
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, fields.data(), &length) != 0) return;  // not TCP
+  tcp_info info{};
+  std::memcpy(&info, fields.data(), sizeof info);
+  uint64_t acked = 0, received = 0;
+  std::memcpy(&acked, &fields[kBytesAcked], sizeof acked);
+  std::memcpy(&received, &fields[kBytesReceived], sizeof received);
   traffic.connections++;
-  traffic.retransmits += about.info.tcpi_total_retrans;
-  traffic.round_trip = std::max<uint64_t>(traffic.round_trip, about.info.tcpi_rtt);
-  traffic.sent += about.bytes_acked;
-  traffic.received += about.bytes_received;
+  traffic.retransmits += info.tcpi_total_retrans;
+  traffic.round_trip = std::max<uint64_t>(traffic.round_trip, info.tcpi_rtt);
+  traffic.sent += acked;
+  traffic.received += received;
 }
 
 Status error_of(int descriptor) {

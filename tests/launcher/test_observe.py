@@ -228,16 +228,17 @@ def test_a_stall_report_shows_where_the_missing_rank_is(horovodrun, gate, monkey
         assert process.wait(DEADLINE) == 0
 
 
-def test_a_stopped_rank_is_named_as_stopped(horovodrun, gate, run):
+def test_a_stopped_rank_is_named_as_stopped(horovodrun, gate, run, tmp_path):
     code = "print('pid', __import__('os').getpid(), flush=True)\n" + STEPS
     command = [horovodrun, "-np", "2", sys.executable, "-c", code]
     with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         lines = read_until(process.stdout, "ready", 2)
         pids = [int(line.rpartition(" ")[2]) for line in lines if "pid" in line]
         os.kill(pids[0], signal.SIGSTOP)
-        made = run("--dump", str(process.pid))
+        made = run("--dump", "--dump-dir", str(tmp_path / "there"), str(process.pid))
         os.kill(pids[0], signal.SIGCONT)
         assert made.returncode == 0, made.stderr.decode()
+        assert Path(made.stdout.decode().strip()).parent == tmp_path / "there"
         story = run("--explain", made.stdout.decode().strip()).stdout.decode()
         assert "its process was stopped" in story
         open_gate(gate, 2)
@@ -301,6 +302,17 @@ def test_top_finds_the_job(horovodrun, gate, run):
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
+def dom(url, profile):
+    """The page after its scripts have run."""
+    browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    browser += [f"--user-data-dir={profile}", "--virtual-time-budget=4000", "--dump-dom", url]
+    # A socket of the browser is in TMPDIR, and the name of a socket must be short.
+    short = {**os.environ, "TMPDIR": "/tmp"}
+    shown = subprocess.run(browser, env=short, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout
+
+
 def page_of(process):
     line = read_until(process.stderr, "the live page is at")[-1]
     address, token = re.search(r"(http://\S+/)\?token=(\w+)", line).groups()
@@ -336,9 +348,7 @@ def test_the_page_shows_ranks_in_a_browser(horovodrun, gate, tmp_path):
     with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         address, token = page_of(process)
         read_until(process.stdout, "ready", 2)
-        browser = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-        browser += ["--virtual-time-budget=4000", "--dump-dom", f"{address}?token={token}&once"]
-        shown = subprocess.run(browser, capture_output=True, text=True, timeout=DEADLINE, check=True).stdout
+        shown = dom(f"{address}?token={token}&once", tmp_path / "profile")
         assert "2 of 2 processes" in shown, shown
         assert 'aria-label="stacks of ' in shown
         open_gate(gate, 2)

@@ -13,6 +13,9 @@ import psutil
 
 from horovod.common.basics import HorovodBasics
 
+# Of hvd.metrics(): those that show in a plot over steps why they became slow.
+_COUNTED = ("wait_seconds", "queue_depth", "cache_misses", "stalls", "recovered_failures")
+
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """The finite numbers of nested mappings, with names joined by slashes; everything else is left out."""
@@ -26,12 +29,14 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 def job_metrics(basics: HorovodBasics) -> dict[str, float]:
     """The one place that decides which numbers of the job are logged."""
+    counted = basics.metrics()  # empty with HOROVOD_OBSERVE=0
     return dict(
         flatten(
             {
                 "size": basics.size(),
                 "local_size": basics.local_size(),
                 "resident_bytes": psutil.Process().memory_info().rss,
+                **{name: counted[name] for name in _COUNTED if name in counted},
             },
             "horovod",
         )

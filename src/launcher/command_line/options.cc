@@ -189,7 +189,7 @@ Status complete_line(CommandLine& line, const std::vector<GivenOption>& given, c
   }
   if (!line.explained.empty()) {
     line.action = Action::explain;
-    return {};
+    return line.command.empty() ? Status() : invalid_argument("--explain takes no command");
   }
   if (!line.report.empty()) line.action = Action::report;
   if (Status status = check_together(line, lookup); !status.ok()) return status;

@@ -122,8 +122,7 @@ void Observatory::on_observed(const std::string& host, uint64_t id, std::string_
 void Observatory::add_to(PollSet& set) {
   if (page_) page_->add_to(set);
   if (control_) control_->add_to(set);
-  if (workers_.empty()) return;
-  TimePoint next = is_asking_ ? kNever : next_round_;
+  TimePoint next = is_asking_ || workers_.empty() ? kNever : next_round_;
   for (const auto& [id, question] : questions_)
     next = std::min(next, question.hosts.empty() ? TimePoint{} : question.give_up);
   set.wake_at(next);
@@ -173,7 +172,7 @@ void Observatory::take_round(const json& workers) {
   }
   if (elapsed > 0) {
     for (auto& [id, worker] : workers_) measure(worker, elapsed);
-    measure_lateness(now, elapsed);
+    measure_lateness();
   }
   find_stalls();
   if (page_ && page_->has_streams()) publish();
@@ -200,7 +199,7 @@ void Observatory::measure(Worker& worker, double elapsed) {
 
 // All members of a world wait for the last one, which waits the least itself: how much less than the one that waits
 // the most is by how much it was late.
-void Observatory::measure_lateness(double, double) {
+void Observatory::measure_lateness() {
   double most = 0;
   std::vector<std::pair<Worker*, double>> waits;
   for (auto& [id, worker] : workers_) {

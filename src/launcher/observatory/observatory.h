@@ -66,7 +66,7 @@ class Observatory {
   };
   struct Worker {
     int id = 0;
-    std::string host, end, last_line;
+    std::string host, end;
     pid_t pid = -1;
     nlohmann::json document;  // the newest, as Crew::document() makes it
     std::deque<Sample> samples;
@@ -94,8 +94,8 @@ class Observatory {
 
   void ask(ObserveRequest request, Duration patience, std::function<void(nlohmann::json)> then);
   void take_round(const nlohmann::json& workers);
-  void measure(Worker& worker, double now);
-  void measure_lateness(double now, double period);
+  void measure(Worker& worker, double elapsed);
+  void measure_lateness();
   void find_stalls();
   void report_stacks(const nlohmann::json& workers, const std::set<int64_t>& ranks);
   void publish();

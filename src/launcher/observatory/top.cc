@@ -12,7 +12,6 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -189,14 +188,12 @@ int run_top(const std::string& job) {
   }
 }
 
-int run_dump(const std::string& job) {
+int run_dump(const std::string& job, const std::string& folder) {
   auto pid = choose_job(job);
   if (!pid.ok()) return failed(pid.status());
   auto answer = ask(*pid, "/dump");
   if (!answer.ok()) return failed(answer.status());
-  const char* folder = std::getenv("HOROVOD_DUMP_DIR");
-  bool is_default = folder == nullptr || std::string_view(folder) == "none";
-  auto file = new_dump_file(is_default ? "" : folder);
+  auto file = new_dump_file(folder == "none" ? "" : folder);  // this one was asked for
   if (!file.ok()) return failed(file.status());
   if (Status status = write_all(*file, *answer); !status.ok()) return failed(status);
   fmt::print("{}\n", file->path);

@@ -9,7 +9,7 @@ namespace hvd::launcher {
 // `job` is the pid of a launcher of this user on this machine; empty: the only one there is. Exit codes: 0, 1 and 2,
 // the last for a job that is not there.
 int run_top(const std::string& job);
-int run_dump(const std::string& job);
+int run_dump(const std::string& job, const std::string& folder);  // of the file, see new_dump_file()
 int run_explain(const std::string& file);
 
 // One picture of a job; pure. `width` of the terminal.

@@ -27,7 +27,8 @@ Aftermath lost(int rank, int whom) {
 }
 
 TEST(Summary, OfAStaticJobBeginsWithTheCause) {
-  FailedJob job{.cause = exited(1),
+  FailedJob job{.dump = "What every rank was doing: horovodrun --explain f",
+                .cause = exited(1),
                 .after = {lost(0, 1), lost(2, 1)},
                 .last_lines = {"first", "second"},
                 .stopped = 3,
@@ -37,6 +38,7 @@ TEST(Summary, OfAStaticJobBeginsWithTheCause) {
             "horovodrun: rank 1 on b failed: pid 4711, exit code 3, 2.0 s after the start; the job was stopped with 3 "
             "ranks still running\n"
             "After that: ranks 0, 2 lost it.\n"
+            "What every rank was doing: horovodrun --explain f\n"
             "The last lines of its stderr:\n    first\n    second\n");
 }
 

@@ -49,7 +49,9 @@ TEST_P(Stalls, ReportSaysWhatIdleRanksDidLast) {
   world.pass(1);
   world.submit(0, allreduce("grad.12"));
   world.pass(60);
-  std::string text = world.decide_one<StallReport>().text;
+  auto report = world.decide_one<StallReport>();
+  const std::string& text = report.text;
+  EXPECT_EQ(report.missing, (std::vector<int32_t>{1, 2}));
   EXPECT_THAT(text, HasSubstr("allreduce grad.12: rank 0 has been waiting for 60.0 s; missing: ranks 1-2"));
   EXPECT_THAT(text, HasSubstr("\nrank 1 has nothing pending; last finished allreduce grad.11 61.0 s ago"));
   EXPECT_THAT(text, HasSubstr("\nrank 2 has nothing pending; last finished add_process_set 62.0 s ago"));

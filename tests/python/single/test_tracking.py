@@ -150,6 +150,7 @@ def assert_has_times(values: dict[str, float]) -> None:
     assert values["horovod/steps_per_second"] == pytest.approx(1 / values["horovod/step_seconds"])
     assert values["horovod/size"] == 2
     assert values["horovod/resident_bytes"] > 1e6
+    assert values["horovod/cache_misses"] > 0  # of hvd.metrics()
 
 
 def test_a_loop_of_pytorch_logs_to_all_three(horovodrun: str, tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ void Driver::check_state_is_left() {
   fail(fmt::format("no worker of generation {} is left: {}", static_cast<uint64_t>(generation_), how));
 }
 
-// Workers that ask, or are about to, and will never get a place. Those that have been in a generation are dismissed only
-// after the next one has formed without them: until then they have the state, and their host may return.
+// Workers that ask, or are about to, and will never get a place. Those that have been in a generation are dismissed
+// only after the next one has formed without them: until then they have the state, and their host may return.
 void Driver::dismiss_unplaced() {
   auto dismiss = [&](Worker& worker, const std::string& reason) {
     if (worker.is(WorkerState::ready)) return leave(worker, reason);

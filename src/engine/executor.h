@@ -66,7 +66,7 @@ class Executor {
   const Recorder& recorder_;
   std::function<void(Task&)> on_done_;
   std::function<void()> on_launched_;
-  uint64_t plans_ = 0;  // of the world, also those in which this rank has no part
+  uint64_t plans_ = 0;                                  // of the world, also those in which this rank has no part
   std::vector<std::unique_ptr<Execution>> executions_;  // in progress, or ready to be reused
 };
 

@@ -45,8 +45,8 @@ class Timeline {
   // With a place: i SUBMIT when this rank submits a tensor, X WAIT when a thread of the user has waited since `begin`.
   void submit(std::string_view tensor);
   void waited(TimePoint begin);
-  // Execution of one tensor: B <OP>, nested activities, E with dtype and shape. With a place: in which plan, and whether
-  // the plan cache knew the tensor.
+  // Execution of one tensor: B <OP>, nested activities, E with dtype and shape. With a place: in which plan, and
+  // whether the plan cache knew the tensor.
   void start(std::string_view tensor, Kind kind, bool adasum, InPlan in_plan = {});
   void activity_start(std::string_view tensor, std::string_view activity);
   void activity_end(std::string_view tensor);

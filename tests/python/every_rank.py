@@ -15,8 +15,8 @@ import pytest
 
 import horovod.numpy as hvd
 
-# Seconds; only for what hangs, far above what a test takes on a slow machine. With MPI's polling one test has taken more
-# than 200 s while twenty other processes were ready to run.
+# Seconds; only for what hangs, far above what a test takes on a slow machine. With MPI, which polls, one test has taken
+# more than 200 s while twenty other processes were ready to run.
 TIME_LIMIT = 450
 stderr = pytest.StashKey[int]()
 failed = pytest.StashKey[bool]()  # of the session: this rank is out of step with the others

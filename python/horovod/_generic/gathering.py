@@ -9,7 +9,7 @@ from horovod._generic.compression import Compressor, NoneCompressor
 from horovod._generic.handles import Pending, handles
 from horovod._generic.process_sets import ProcessSet, global_process_set
 from horovod._generic.reduce_ops import Average
-from horovod._generic.submission import Reduction, Submission, called
+from horovod._generic.submission import Reduction, Submission, called, framework_outputs
 from horovod._generic.tensors import T
 from horovod._native.abi import Kind
 from horovod._native.operations import received_splits, take_result
@@ -19,7 +19,7 @@ class Gathering(Submission[T]):
     """The verbs named allgather, alltoall and reducescatter. Results are in the engine's memory, without a copy."""
 
     def _take(self, native: int, index: int, like: T) -> T:
-        outputs = self._outputs.get(native)
+        outputs = framework_outputs.get(native)
         capsule = None if outputs is None else outputs.take(index)
         if capsule is not None:
             return self._tensors.adopt_output(capsule, like)

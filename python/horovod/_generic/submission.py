@@ -33,6 +33,9 @@ class Reduction(NamedTuple):
 
 _NO_REDUCTION = Reduction(0, 1.0, 1.0)
 
+# By the engine's handle. Not in an object: a function of a package that is pickled takes the object of verbs along.
+framework_outputs: WeakValueDictionary[int, Outputs] = WeakValueDictionary()
+
 
 def called(verb: str, name: str | None) -> str:
     """The name of an operation in error messages."""
@@ -51,7 +54,6 @@ class Submission(Generic[T]):
 
     def __init__(self, tensors: Tensors[T]) -> None:
         self._tensors = tensors
-        self._outputs: WeakValueDictionary[int, Outputs] = WeakValueDictionary()  # by the engine's handle
 
     def _views(
         self, verb: str, name: str | None, tensors: Sequence[T], look: Callable[[T], TensorView]
@@ -131,7 +133,9 @@ class Submission(Generic[T]):
             free_names(requests)
         native = operations.submit(requests, wait_follows, memory, outputs)
         if outputs is not None:
-            self._outputs[native] = outputs
+            framework_outputs[native] = outputs
+        elif framework_outputs:
+            framework_outputs.pop(native, None)  # of an operation of an earlier world
         if sources[0].device == HOST_DEVICE or targets is None:
             return Pending(native, memory, result)
         return StreamPending(native, memory, result, requests, lambda: self._tensors.current_stream(sources[0]))

@@ -136,7 +136,8 @@ TEST(MpirunCommand, Interfaces) {
   EXPECT_THAT(line(kOpen4, job),
               HasSubstr("--mca btl_tcp_if_include 10.77.0.0/24 --mca oob_tcp_if_include 10.77.0.0/24 "));
   EXPECT_THAT(line(kOpen5, job), HasSubstr("--mca btl_tcp_if_include 10.77.0.0/24 --allow-run-as-root "));
-  EXPECT_THAT(mpirun_command(kMpich, "mpirun", job).warnings, ElementsAre("this mpirun supports only one interface: eth0"));
+  EXPECT_THAT(mpirun_command(kMpich, "mpirun", job).warnings,
+              ElementsAre("this mpirun supports only one interface: eth0"));
 }
 
 TEST(MpirunCommand, InterfacesThatOtherHostsNameDifferentlyBecomeNetworks) {

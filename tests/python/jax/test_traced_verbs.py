@@ -145,7 +145,7 @@ def test_starts_in_another_order_on_every_rank() -> None:
     np.testing.assert_allclose(hvd.allreduce_done(hvd.allreduce_start(x, op=hvd.Sum)), total)
     started = jax.jit(lambda x: hvd.allreduce_start(x, op=hvd.Sum, name="border"))(x)
     np.testing.assert_allclose(jax.jit(hvd.allreduce_done)(started), total)
-    with pytest.raises(ValueError, match="done already"), hvd.raising_horovod_errors():
+    with pytest.raises(ValueError, match="already finished"), hvd.raising_horovod_errors():
         jax.block_until_ready(jax.jit(hvd.allreduce_done)(started))
 
 

@@ -153,7 +153,7 @@ def test_ranks_that_disagree_are_told() -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="at least one array"):
         hvd.allreduce([])
-    with pytest.raises(ValueError, match=r"hvd.Average and op=hvd.Sum only"):
+    with pytest.raises(ValueError, match=r"only op=hvd.Average and op=hvd.Sum"):
         hvd.reducescatter(jnp.ones(4), op=hvd.Max)
     with pytest.raises(TypeError, match="is a str"):
         hvd.allreduce(jnp.ones(2), name=3)  # type: ignore[arg-type]

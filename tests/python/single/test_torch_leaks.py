@@ -48,8 +48,9 @@ def many_operations(count: int) -> None:
         for i in range(count // 4):
             one_round(i)
         grown.append(memory() - before)
-    # What leaks grows in every part; one tensor in each round would be 7 MB. What the kernel maps does once.
-    assert sorted(grown)[1] < 1 << 20, grown
+    # What leaks grows in every part; one tensor in each round would be 7 MB. What the kernel maps does once. On a busy
+    # machine fragments of the allocator's arenas have grown by 1.5 MB in each.
+    assert sorted(grown)[1] < 3 << 20, grown
     hvd.barrier()
     say("done")
 

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define HVD_ABI_VERSION 0x00010006u /* major << 16 | minor */
+#define HVD_ABI_VERSION 0x00010007u /* major << 16 | minor */
 #if defined(__GNUC__)
 #define HVD_EXPORT __attribute__((visibility("default")))
 #else
@@ -69,7 +69,23 @@ typedef enum hvd_kind {
   HVD_ALLTOALL = 3,
   HVD_REDUCESCATTER = 4,
   HVD_BARRIER = 5, /* no tensors; the name is ignored */
-  HVD_JOIN = 6     /* no tensors; the name is ignored; hvd_result_value is the rank that joined last */
+  HVD_JOIN = 6,    /* no tensors; the name is ignored; hvd_result_value is the rank that joined last */
+  HVD_REDUCE = 9,  /* to root_rank; elsewhere there is no output */
+  /* To root_rank: the rows of all ranks, which may differ, in order; elsewhere there is no output. */
+  HVD_GATHER = 10,
+  /* From root_rank: its rows are shared out as in reducescatter. All ranks give the shape of the whole input; its data
+   * are read at the root only, and may be NULL elsewhere. */
+  HVD_SCATTER = 11,
+  /* Point to point. root_rank is the other rank, of the world; process_set is not used. A send and the receive of the
+   * same name between two ranks belong together, and agree about dtype and shape. Each is done when the data have
+   * moved. Any number may be under way, in any order; none of them holds up others that are not between the same two
+   * ranks. */
+  HVD_SEND = 12,    /* has an input and no output */
+  HVD_RECEIVE = 13, /* input describes the tensor, without data; the data go to output.data */
+  /* Waits for a send to this rank whose name begins like the probe's, up to and with the first '#', and whose receive
+   * is not submitted. hvd_result_value is the sender. Each such send is found by one probe; then it is to be received.
+   * dtype, shape and tensors are not used. */
+  HVD_PROBE = 14
 } hvd_kind;
 
 typedef enum hvd_reduce_op {
@@ -78,7 +94,10 @@ typedef enum hvd_reduce_op {
   HVD_ADASUM = 2,
   HVD_MIN = 3,
   HVD_MAX = 4,
-  HVD_PRODUCT = 5
+  HVD_PRODUCT = 5,
+  HVD_BIT_AND = 6, /* of integers and bool, as the next two */
+  HVD_BIT_OR = 7,
+  HVD_BIT_XOR = 8
 } hvd_reduce_op;
 
 /* How the rank failed that caused a failure. */
@@ -145,9 +164,9 @@ typedef void (*hvd_done)(void* context, hvd_handle handle, hvd_code code);
 typedef struct hvd_request {
   uint32_t struct_size;
   int32_t kind;        /* hvd_kind */
-  int32_t reduce_op;   /* hvd_reduce_op; allreduce and reducescatter */
+  int32_t reduce_op;   /* hvd_reduce_op; allreduce, reducescatter and reduce */
   int32_t process_set; /* HVD_WORLD_SET or an id of hvd_add_process_set */
-  int32_t root_rank;   /* broadcast: rank in the world */
+  int32_t root_rank;   /* broadcast, reduce, gather, scatter: rank in the world; send, receive: the other rank */
   int32_t splits_count;
   const int32_t* splits; /* alltoall: rows for each rank of the set; NULL: even */
   const char* name;
@@ -155,8 +174,9 @@ typedef struct hvd_request {
   double postscale_factor;
   hvd_tensor input;
   /* Where the result goes. allreduce, broadcast: shape and dtype of the input, may be the same memory. reducescatter:
-   * this rank's rows. allgather, alltoall: leave data NULL; the memory comes from `allocate` or from the engine. For
-   * reducescatter data may be NULL too. */
+   * this rank's rows, as scatter. allgather, alltoall, gather: data may be NULL; then the memory comes from `allocate`
+   * or from the engine. If it is not, dtype and shape say how much room there is, and it is used if the result has
+   * exactly this many bytes. For reducescatter, scatter and reduce data may be NULL too. */
   hvd_tensor output;
 } hvd_request;
 
@@ -277,6 +297,11 @@ HVD_EXPORT int32_t hvd_is_homogeneous(void); /* every host has the same number o
 HVD_EXPORT int32_t hvd_add_process_set(const int32_t* ranks, int32_t count);
 /* Collective over the world. 1: removed; 0: the world's set or no such set. */
 HVD_EXPORT int32_t hvd_remove_process_set(int32_t id);
+/* As hvd_add_process_set, by the members alone. Does not wait: hvd_result_value of the handle is the id. */
+HVD_EXPORT hvd_code hvd_form_process_set(const int32_t* ranks, int32_t count, hvd_handle* handle);
+/* Ends this rank's use of the set: it submits nothing more there. Does not wait; the set is removed once all its
+ * members have left, and what is pending on it then fails. */
+HVD_EXPORT hvd_code hvd_leave_process_set(int32_t id);
 HVD_EXPORT int32_t hvd_process_set_size(int32_t id); /* -HVD_INVALID_ARGUMENT: no such set */
 HVD_EXPORT int32_t hvd_process_set_rank(int32_t id); /* this rank's place in the set; -HVD_INVALID_ARGUMENT: none */
 /* Writes up to `capacity` ranks (sorted) and returns how many the set has. */
@@ -300,6 +325,9 @@ HVD_EXPORT hvd_code hvd_submit_many(const hvd_request* requests, int32_t count, 
                                     hvd_handle* handles);
 /* 1: done; 0: not yet; -HVD_INVALID_ARGUMENT: no such handle. */
 HVD_EXPORT int32_t hvd_poll(hvd_handle handle);
+/* Attaches a callback, as hvd_submit_options.done, after submit. It is called once; if the handle is done already, at
+ * once by this thread. A pending handle takes one callback. Any thread may call this. */
+HVD_EXPORT hvd_code hvd_when_done(hvd_handle handle, hvd_done done, void* context);
 /* Waits for the handle and returns its outcome; HVD_TIMED_OUT after `seconds` (< 0: no limit). The handle stays. */
 HVD_EXPORT hvd_code hvd_wait(hvd_handle handle, double seconds);
 /* Waits until all handles are done, whatever their outcome, and returns the first failure in the order given.
@@ -332,7 +360,8 @@ HVD_EXPORT void hvd_dlpack_outputs_destroy(void* outputs);
 HVD_EXPORT int32_t hvd_completes_on_stream(int32_t of_gradients);
 /* alltoall: the rows received from each rank of the set. Returns how many ranks; writes up to `capacity`. */
 HVD_EXPORT int32_t hvd_received_splits(hvd_handle handle, int32_t index, int32_t* splits, int32_t capacity);
-HVD_EXPORT int32_t hvd_result_value(hvd_handle handle); /* join: the rank that joined last */
+/* join: the rank that joined last; probe: the sender; hvd_form_process_set: the id. */
+HVD_EXPORT int32_t hvd_result_value(hvd_handle handle);
 /* Releases the handle. A pending operation continues; its buffers must stay valid until it is done. */
 HVD_EXPORT void hvd_release(hvd_handle handle);
 /* Releases them all; handles that are 0 are skipped. */

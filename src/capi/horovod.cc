@@ -14,6 +14,7 @@
 #include "engine/runtime.h"
 #include "errors.h"
 #include "model/config.h"
+#include "model/process_sets.h"
 #include "requests.h"
 
 namespace {
@@ -149,6 +150,14 @@ int32_t copy_out(const std::vector<int32_t>& values, int32_t* out, int32_t capac
   return static_cast<int32_t>(values.size());
 }
 
+Result<std::vector<int32_t>> members_of(const Engine& engine, int32_t process_set) {
+  auto members = is_pair(process_set) ? std::nullopt : engine.process_sets().members(process_set);
+  if (!members) {
+    return Status(Code::invalid_argument, "there is no process set " + std::to_string(process_set));
+  }
+  return *members;
+}
+
 }  // namespace
 
 extern "C" {
@@ -225,10 +234,23 @@ int32_t hvd_remove_process_set(int32_t id) {
   });
 }
 
+hvd_code hvd_form_process_set(const int32_t* ranks, int32_t count, hvd_handle* handle) {
+  return guarded([&]() -> Status {
+    auto formed = Runtime::instance().form_process_set({ranks, ranks + count});
+    if (!formed.ok()) return formed.status();
+    *handle = *formed;
+    return {};
+  });
+}
+
+hvd_code hvd_leave_process_set(int32_t id) {
+  return guarded([&] { return Runtime::instance().leave_process_set(id); });
+}
+
 int32_t hvd_process_set_ranks(int32_t id, int32_t* ranks, int32_t capacity) {
   return with_engine([&](Engine& engine) -> Result<int32_t> {
-    auto members = engine.process_sets().members(id);
-    if (!members) return Status(Code::invalid_argument, "there is no process set " + std::to_string(id));
+    auto members = members_of(engine, id);
+    if (!members.ok()) return members.status();
     return copy_out(*members, ranks, capacity);
   });
 }
@@ -237,8 +259,8 @@ int32_t hvd_process_set_size(int32_t id) { return hvd_process_set_ranks(id, null
 
 int32_t hvd_process_set_rank(int32_t id) {
   return with_engine([&](Engine& engine) -> Result<int32_t> {
-    auto members = engine.process_sets().members(id);
-    if (!members) return Status(Code::invalid_argument, "there is no process set " + std::to_string(id));
+    auto members = members_of(engine, id);
+    if (!members.ok()) return members.status();
     for (size_t i = 0; i < members->size(); i++) {
       if ((*members)[i] == engine.world().rank) return static_cast<int32_t>(i);
     }
@@ -286,6 +308,31 @@ int32_t hvd_poll(hvd_handle handle) {
     auto task = find(Runtime::Visit(Runtime::instance()), handle);
     if (!task.ok()) return task.status();
     return (*task)->done.load(std::memory_order_acquire) ? 1 : 0;
+  });
+}
+
+hvd_code hvd_when_done(hvd_handle handle, hvd_done done, void* context) {
+  return guarded([&]() -> Status {
+    TaskRef task;
+    {
+      auto found = find(Runtime::Visit(Runtime::instance()), handle);
+      if (!found.ok()) return found.status();
+      task = std::move(*found);
+    }
+    using Listener = Task::Listener;
+    auto call = [done, context](const Task& ended) {
+      done(context, ended.handle, static_cast<hvd_code>(ended.status.code()));
+    };
+    Listener before = Listener::none;
+    if (task->listener.compare_exchange_strong(before, Listener::being_attached)) {
+      task->late_listener = call;
+      before = Listener::being_attached;
+      if (task->listener.compare_exchange_strong(before, Listener::attached)) return {};
+    } else if (before != Listener::over) {
+      return {Code::invalid_argument, "this handle has a callback already"};
+    }
+    call(*task);
+    return {};
   });
 }
 

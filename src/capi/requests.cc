@@ -27,14 +27,28 @@ Status convert(const hvd_tensor& tensor, TensorView& view) {
   return {};
 }
 
-bool moves_data(Kind kind) { return kind <= Kind::reducescatter; }
+// Kinds have the same numbers in the C ABI, except for those of point-to-point.
+bool read_kind(int32_t number, Operation& operation) {
+  if (number < 0 || number > HVD_PROBE || (number > HVD_JOIN && number < HVD_REDUCE)) return false;
+  if (number == HVD_SEND || number == HVD_RECEIVE) {
+    operation.request.kind = Kind::transfer;
+  } else {
+    operation.request.kind = number == HVD_PROBE ? Kind::probe : static_cast<Kind>(number);
+  }
+  return true;
+}
 
 Status convert(const hvd_request& request, Operation& operation) {
   if (request.struct_size < sizeof(hvd_request)) return {Code::invalid_argument, "hvd_request.struct_size is not set"};
-  if (request.kind < 0 || request.kind > HVD_JOIN) return {Code::invalid_argument, "unknown kind of operation"};
-  if (request.reduce_op < 0 || request.reduce_op > HVD_PRODUCT) return {Code::invalid_argument, "unknown reduce op"};
-  operation.request.kind = static_cast<Kind>(request.kind);
+  if (!read_kind(request.kind, operation)) return {Code::invalid_argument, "unknown kind of operation"};
+  if (request.reduce_op < 0 || request.reduce_op > HVD_BIT_XOR) return {Code::invalid_argument, "unknown reduce op"};
   operation.request.process_set = request.process_set;
+  if (request.process_set < 0) return {Code::invalid_argument, "the id of a process set is not negative"};
+  if (operation.request.kind == Kind::probe) {
+    if (request.name == nullptr || *request.name == 0) return {Code::invalid_argument, "a probe needs a name"};
+    operation.request.name = request.name;
+    return {};
+  }
   if (!moves_data(operation.request.kind)) {
     operation.request.name = operation.request.kind == Kind::join ? "join.noname" : "barrier.noname";
     if (request.input.struct_size >= sizeof(hvd_tensor)) operation.input.device = request.input.device;
@@ -52,7 +66,16 @@ Status convert(const hvd_request& request, Operation& operation) {
   operation.request.reduce_op = static_cast<ReduceOp>(request.reduce_op);
   operation.request.dtype = operation.input.dtype;
   operation.request.device = operation.input.device;
-  operation.request.root_rank = operation.request.kind == Kind::broadcast ? request.root_rank : -1;
+  operation.request.root_rank = has_root(operation.request.kind) ? request.root_rank : -1;
+  if (operation.request.kind == Kind::transfer) {
+    operation.peer = request.root_rank;
+    if (request.kind == HVD_SEND) operation.request.root_rank = Operation::kSelf;
+  }
+  if (rows_may_differ(operation.request.kind) && request.output.data != nullptr) {
+    TensorView room;
+    if (Status status = convert(request.output, room); !status.ok()) return status;
+    operation.output_room = room.bytes();
+  }
   operation.request.prescale = request.prescale_factor;
   operation.request.postscale = request.postscale_factor;
   operation.request.shape = operation.input.shape;

@@ -39,11 +39,17 @@ class Collectives {
   virtual Status alltoall(std::span<const Segments> sent, std::span<const Segments> received, size_t largest) = 0;
   // parts[p] becomes the part of rank p; `out` is split like parts[position()].
   virtual Status reducescatter(std::span<const Segments> parts, const Segments& out, const Reduction& reduction) = 0;
+  // `out` is written at the root only, and need not exist elsewhere.
+  virtual Status reduce(int32_t root, const Segments& in, const Segments& out, const Reduction& reduction);
   // Adaptive summation of one tensor of f16, bf16, f32 or f64; see adasum.cc.
   virtual Status adasum(const std::byte* in, std::byte* out, size_t count, DType dtype, double prescale,
                         double factor) = 0;
   virtual Status barrier() = 0;
 
+  // theirs[p] receives, at the root, what rank p contributes. `largest` of all ranks, in bytes.
+  Status gather(int32_t root, const Segments& mine, std::span<const Segments> theirs, size_t largest);
+  // parts[p] is, at the root, what rank p receives in `mine`. `largest` of all parts, in bytes.
+  Status scatter(int32_t root, std::span<const Segments> parts, const Segments& mine, size_t largest);
   // allgather of blocks of equal size into one buffer.
   Status allgather(ByteView mine, std::byte* all);
 };

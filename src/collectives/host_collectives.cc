@@ -81,23 +81,33 @@ void HostCollectives::combine(const Segments& in, const Segments& out, size_t be
       scale(reduction.dtype, result, data, bytes / width, reduction.prescale);
       sources[own] = result;
     }
-    reduce(reduction.dtype, reduction.op, result, {sources, ranks}, bytes / width, reduction.factor,
-           copy == nullptr ? nullptr : copy + at, store_.current());
+    hvd::reduce(reduction.dtype, reduction.op, result, {sources, ranks}, bytes / width, reduction.factor,
+                copy == nullptr ? nullptr : copy + at, store_.current());
   });
 }
 
 // ---- allreduce ----
 
 Status HostCollectives::allreduce(const Segments& in, const Segments& out, const Reduction& reduction) {
-  if (fits_one_shot(in.bytes())) return allreduce_one_shot(in, out, reduction);
-  return allreduce_chunked(in, out, reduction);
+  return reduce_to(kEverybody, in, out, reduction);
 }
 
-Status HostCollectives::allreduce_one_shot(const Segments& in, const Segments& out, const Reduction& reduction) {
+Status HostCollectives::reduce(int32_t root, const Segments& in, const Segments& out, const Reduction& reduction) {
+  return reduce_to(root, in, out, reduction);
+}
+
+Status HostCollectives::reduce_to(int32_t root, const Segments& in, const Segments& out, const Reduction& reduction) {
+  if (fits_one_shot(in.bytes())) return allreduce_one_shot(root, in, out, reduction);
+  return allreduce_chunked(root, in, out, reduction);
+}
+
+Status HostCollectives::allreduce_one_shot(int32_t root, const Segments& in, const Segments& out,
+                                           const Reduction& reduction) {
   channel_.begin_step(in.bytes());
   stage(in, 0, in.bytes(), channel_.slot(), reduction.prescale == 1.0 ? nullptr : &reduction);
   channel_.post();
   if (Status status = await_all(); !status.ok()) return status;
+  if (!receives(root)) return {};
   for (int32_t p = 0; p < size(); p++) sources_[static_cast<size_t>(p)] = channel_.slot_of(p);
   combine(in, out, 0, in.bytes(), reduction, nullptr);
   return {};
@@ -105,12 +115,14 @@ Status HostCollectives::allreduce_one_shot(const Segments& in, const Segments& o
 
 // Per chunk: a rank copies the parts that others reduce into staging, reduces its own part (result to its tensor and to
 // staging), and copies the other parts out. The three phases of a chunk are one turn apart, so that no rank waits for
-// data that is still being written.
-Status HostCollectives::allreduce_chunked(const Segments& in, const Segments& out, const Reduction& reduction) {
+// data that is still being written. With a root, only the root copies parts out.
+Status HostCollectives::allreduce_chunked(int32_t root, const Segments& in, const Segments& out,
+                                          const Reduction& reduction) {
   size_t total = in.bytes(), chunk = chunk_for(total);
   uint64_t first = channel_.first_chunk(), count = (total + chunk - 1) / chunk;
   channel_.cut_chunks(chunk);
   const Reduction* scaling = reduction.prescale == 1.0 ? nullptr : &reduction;
+  Segments own_in, own_out;  // of a rank that does not receive: its part of a chunk, reduced in staging memory
   auto length = [&](uint64_t k) { return std::min(chunk, total - k * chunk); };
 
   auto offer = [&](uint64_t k) -> Status {
@@ -130,12 +142,23 @@ Status HostCollectives::allreduce_chunked(const Segments& in, const Segments& ou
       if (Status status = channel_.await_in(p, first + k); !status.ok()) return status;
       sources_[static_cast<size_t>(p)] = channel_.in(p, first + k) + part.begin;
     }
-    combine(in, out, k * chunk + part.begin, k * chunk + part.end, reduction,
-            channel_.out(self(), first + k) + part.begin);
+    std::byte* staging = channel_.out(self(), first + k) + part.begin;
+    if (receives(root)) {
+      combine(in, out, k * chunk + part.begin, k * chunk + part.end, reduction, staging);
+    } else {
+      own_in.clear();
+      own_out.clear();
+      in.append_to(own_in, k * chunk + part.begin, k * chunk + part.end);
+      in.append_cut(own_out, k * chunk + part.begin, k * chunk + part.end, staging);
+      combine(own_in, own_out, 0, own_in.bytes(), reduction, nullptr);
+    }
     channel_.post_out(first + k);
     return {};
   };
+  // Only ranks that receive the result read `out`. Its places are still reused safely: all ranks wait for the
+  // receiver's `in` of a later chunk, which it posts after it has read the earlier `out`.
   auto collect = [&](uint64_t k) -> Status {
+    if (!receives(root)) return {};
     for (int32_t d = 1; d < size(); d++) {
       int32_t p = (self() + d) % size();
       Range part = part_of(length(k), p);

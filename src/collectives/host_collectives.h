@@ -25,6 +25,7 @@ class HostCollectives final : public Collectives {
   void describe(const char* what) override { channel_.describe(what); }
   void set_one_shot_limit(size_t bytes) override;
   Status allreduce(const Segments& in, const Segments& out, const Reduction& reduction) override;
+  Status reduce(int32_t root, const Segments& in, const Segments& out, const Reduction& reduction) override;
   Status allgather(const Segments& mine, std::span<const Segments> theirs) override;
   Status broadcast(int32_t root, const Segments& data) override;
   Status alltoall(std::span<const Segments> sent, std::span<const Segments> received, size_t largest) override;
@@ -52,8 +53,12 @@ class HostCollectives final : public Collectives {
   void combine(const Segments& in, const Segments& out, size_t begin, size_t end, const Reduction& reduction,
                std::byte* copy);
 
-  Status allreduce_one_shot(const Segments& in, const Segments& out, const Reduction& reduction);
-  Status allreduce_chunked(const Segments& in, const Segments& out, const Reduction& reduction);
+  // `root` gets the result; kEverybody: all ranks do.
+  static constexpr int32_t kEverybody = -1;
+  bool receives(int32_t root) const { return root == kEverybody || root == self(); }
+  Status reduce_to(int32_t root, const Segments& in, const Segments& out, const Reduction& reduction);
+  Status allreduce_one_shot(int32_t root, const Segments& in, const Segments& out, const Reduction& reduction);
+  Status allreduce_chunked(int32_t root, const Segments& in, const Segments& out, const Reduction& reduction);
   Status reducescatter_one_shot(std::span<const Segments> parts, const Segments& out, const Reduction& reduction,
                                 size_t largest);
   Status reducescatter_chunked(std::span<const Segments> parts, const Segments& out, const Reduction& reduction,

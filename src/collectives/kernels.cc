@@ -28,12 +28,14 @@ const Kernels& kBest = *supported_kernels().back();
 constexpr size_t kOwnCopyFrom = 2 << 10;
 constexpr size_t kOwnCopyTo = 16 << 10;
 
-// A complex number is treated as two real ones.
+// A complex number is treated as two real ones, the bits of integers as bytes.
 struct Elements {
   DType dtype;
   size_t count;
 };
-Elements parts_of(DType dtype, size_t count) {
+Elements parts_of(DType dtype, ReduceOp op, size_t count) {
+  bool is_bitwise = op == ReduceOp::bit_and || op == ReduceOp::bit_or || op == ReduceOp::bit_xor;
+  if (is_bitwise && dtype != DType::boolean) return {DType::u8, size_of(dtype) * count};
   if (dtype == DType::c64) return {DType::f32, 2 * count};
   if (dtype == DType::c128) return {DType::f64, 2 * count};
   return {dtype, count};
@@ -54,6 +56,9 @@ Kernels::Operator operator_of(ReduceOp op) {
     case ReduceOp::min: return Kernels::kMin;
     case ReduceOp::max: return Kernels::kMax;
     case ReduceOp::product: return Kernels::kProduct;
+    case ReduceOp::bit_and: return Kernels::kAnd;
+    case ReduceOp::bit_or: return Kernels::kOr;
+    case ReduceOp::bit_xor: return Kernels::kXor;
     case ReduceOp::adasum: break;  // not element-wise
   }
   assert(false);
@@ -74,7 +79,7 @@ void reduce(const Kernels& kernels, DType dtype, ReduceOp op, std::byte* destina
     if (also != nullptr) copy(kernels, also, sources[0], count * size_of(dtype), store);
     return;
   }
-  const Elements elements = parts_of(dtype, count);
+  const Elements elements = parts_of(dtype, op, count);
   const bool streaming = store == StoreHint::streaming;
   row_of(kernels, elements.dtype)
       .reduce[operator_of(op)]({.destination = destination,
@@ -94,7 +99,7 @@ void scale(const Kernels& kernels, DType dtype, std::byte* destination, const st
     if (destination != source) copy(kernels, destination, source, count * size_of(dtype), store);
     return;
   }
-  const Elements elements = parts_of(dtype, count);
+  const Elements elements = parts_of(dtype, ReduceOp::sum, count);
   const bool streaming = store == StoreHint::streaming;
   row_of(kernels, elements.dtype)
       .reduce[Kernels::kSum]({.destination = streaming ? nullptr : destination,
@@ -160,6 +165,9 @@ bool can_reduce(DType dtype, ReduceOp op) {
     case ReduceOp::min:
     case ReduceOp::max:
     case ReduceOp::product: return !is_complex(dtype);
+    case ReduceOp::bit_and:
+    case ReduceOp::bit_or:
+    case ReduceOp::bit_xor: return !is_complex(dtype) && !is_real_float(dtype);
   }
   return false;
 }

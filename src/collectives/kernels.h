@@ -18,8 +18,8 @@ namespace hvd {
 enum class StoreHint { cached, streaming };
 
 // destination[i] = factor * (sources[0][i] op sources[1][i] op ...), from left to right. `op` is sum (also for average:
-// the caller passes the factor), min, max or product. Factor 1 is exact for every dtype; others follow
-// scale(). If `copy` is not null the result is also stored there, with `store`.
+// the caller passes the factor), min, max, product, or bitwise (with factor 1). Factor 1 is exact for every dtype;
+// others follow scale(). If `copy` is not null the result is also stored there, with `store`.
 void reduce(DType dtype, ReduceOp op, std::byte* destination, std::span<const std::byte* const> sources, size_t count,
             double factor = 1.0, std::byte* copy = nullptr, StoreHint store = StoreHint::cached);
 
@@ -39,7 +39,8 @@ void weighted_sum(DType dtype, std::byte* destination, std::span<const std::byte
                   std::span<const double> weights, size_t count);
 
 // Whether this dtype supports this reduction / a factor other than 1 (docs/api: uint16, int16 and bool cannot be
-// scaled; complex has sum only; bool has sum and max as "or", min and product as "and").
+// scaled; complex has sum only; bool has sum and max as "or", min and product as "and"; only integers and bool have
+// bitwise reductions).
 bool can_reduce(DType dtype, ReduceOp op);
 bool can_scale(DType dtype);
 

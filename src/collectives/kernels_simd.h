@@ -43,6 +43,25 @@ struct Max {
   }
 };
 
+struct And {
+  template <class V>
+  static V of(V a, V b) {
+    return static_cast<V>(a & b);
+  }
+};
+struct Or {
+  template <class V>
+  static V of(V a, V b) {
+    return static_cast<V>(a | b);
+  }
+};
+struct Xor {
+  template <class V>
+  static V of(V a, V b) {
+    return static_cast<V>(a ^ b);
+  }
+};
+
 template <class Op, class V>
 V apply(V a, V b) {
   return Op::of(a, b);
@@ -315,7 +334,8 @@ void stream_bytes(std::byte* destination, const std::byte* source, size_t bytes)
 
 template <class T>
 constexpr Kernels::Row integer_row() {
-  return {{run_sum<T>, kReduce<T, Min>, kReduce<T, Max>, kReduce<T, Product>}, nullptr, nullptr};
+  return {
+      {run_sum<T>, kReduce<T, Min>, kReduce<T, Max>, kReduce<T, Product>, nullptr, nullptr, nullptr}, nullptr, nullptr};
 }
 
 template <class T>
@@ -326,17 +346,26 @@ constexpr Kernels::Row float_row() {
   return row;
 }
 
+constexpr Kernels::Row byte_row() {
+  using Byte = Integer<uint8_t>;
+  Kernels::Row row = integer_row<Byte>();
+  row.reduce[Kernels::kAnd] = kReduce<Byte, And>;
+  row.reduce[Kernels::kOr] = kReduce<Byte, Or>;
+  row.reduce[Kernels::kXor] = kReduce<Byte, Xor>;
+  return row;
+}
+
 constexpr Kernels::Row boolean_row() {
   constexpr Kernels::Elementwise kOr = kReduce<Boolean, Max>;
   constexpr Kernels::Elementwise kAnd = kReduce<Boolean, Min>;
-  return {{kOr, kAnd, kOr, kAnd}, nullptr, nullptr};
+  return {{kOr, kAnd, kOr, kAnd, kAnd, kOr, kReduce<Boolean, Xor>}, nullptr, nullptr};
 }
 
 constexpr Kernels make_kernels(const char* name) {
   Kernels kernels{};
   kernels.name = name;
   const auto row = [&](DType dtype) -> Kernels::Row& { return kernels.rows[static_cast<size_t>(dtype)]; };
-  row(DType::u8) = integer_row<Integer<uint8_t>>();
+  row(DType::u8) = byte_row();
   row(DType::i8) = integer_row<Integer<int8_t>>();
   row(DType::u16) = integer_row<Integer<uint16_t>>();
   row(DType::i16) = integer_row<Integer<int16_t>>();

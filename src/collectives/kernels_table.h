@@ -24,12 +24,12 @@ struct ElementJob {
   const double* weights;  // one per source; only weighted_sum reads them
 };
 
-// Rows are dtypes; complex ones have none, because the caller passes their parts. Null for combinations that kernels.h
-// does not support.
+// Rows are dtypes; complex ones have none, because the caller passes their parts. Bitwise reductions of all integers
+// are those of bytes. Null for combinations that kernels.h does not support.
 struct Kernels {
   using Elementwise = void (*)(const ElementJob& job);
   using Dot = double (*)(const std::byte* a, const std::byte* b, size_t count);
-  enum Operator { kSum, kMin, kMax, kProduct, kOperators };
+  enum Operator { kSum, kMin, kMax, kProduct, kAnd, kOr, kXor, kOperators };
   struct Row {
     Elementwise reduce[kOperators];
     Elementwise weighted_sum;

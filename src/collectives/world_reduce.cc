@@ -81,7 +81,7 @@ Status WorldCollectives::finish_scatter(const Scatter& call, size_t k) {
   const Reduction& reduction = call.reduction;
   call.out.visit(begin, end, [&](std::byte* data, size_t bytes, size_t at) {
     for (size_t host = 0; host < bases.size(); host++) sources[host] = bases[host] + at;
-    reduce(reduction.dtype, reduction.op, data, sources, bytes / size_of(reduction.dtype), reduction.factor);
+    hvd::reduce(reduction.dtype, reduction.op, data, sources, bytes / size_of(reduction.dtype), reduction.factor);
   });
   return wait_all(traffic.sent);
 }

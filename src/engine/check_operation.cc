@@ -36,11 +36,44 @@ Status check_alltoall(Operation& operation, int32_t members) {
   return {};
 }
 
+// The name on the wire contains the direction, because both directions may use the same name at once.
+Status check_transfer(Operation& operation, const World& world) {
+  Request& request = operation.request;
+  if (operation.peer < 0 || operation.peer >= world.size || operation.peer == world.rank) {
+    return {Code::invalid_argument, fmt::format("{}: there is no other rank {} in a world of {} ranks", request.name,
+                                                operation.peer, world.size)};
+  }
+  bool sends = request.root_rank == Operation::kSelf;
+  if (sends) request.root_rank = world.rank;
+  request.process_set = pair_set(world.rank, operation.peer);
+  request.name =
+      fmt::format("{}>{}:{}", sends ? world.rank : operation.peer, sends ? operation.peer : world.rank, request.name);
+  return {};
+}
+
+Status check_root(Operation& operation, const World& world, const ProcessSetTable& process_sets) {
+  const Request& request = operation.request;
+  if (!process_sets.contains(request.process_set, request.root_rank)) {
+    return {Code::invalid_argument, fmt::format("{}: root rank {} is not in process set {}", request.name,
+                                                request.root_rank, request.process_set)};
+  }
+  bool is_root = request.root_rank == world.rank;
+  bool is_for_root = request.kind == Kind::reduce || request.kind == Kind::gather;
+  if (is_for_root && !is_root) {
+    operation.output = {.dtype = request.dtype, .shape = {0}, .device = request.device};
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_operation(Operation& operation, const World& world, const ProcessSetTable& process_sets) {
   Request& request = operation.request;
-  if (request.kind == Kind::add_process_set || request.kind == Kind::remove_process_set) return {};
+  if (manages_sets(request.kind) && request.kind != Kind::leave_process_set) return {};
+  if (request.kind == Kind::transfer) {
+    if (Status status = check_transfer(operation, world); !status.ok()) return status;
+  }
+  if (request.kind == Kind::probe) request.process_set = pair_set(world.rank, world.rank);
   auto [count, position, serial] = process_sets.membership(request.process_set);
   operation.set_serial = serial;
   if (count == 0) {
@@ -52,11 +85,18 @@ Status check_operation(Operation& operation, const World& world, const ProcessSe
   }
   switch (request.kind) {
     case Kind::broadcast:
-      if (!process_sets.contains(request.process_set, request.root_rank)) {
-        return {Code::invalid_argument, fmt::format("{}: root rank {} is not in process set {}", request.name,
-                                                    request.root_rank, request.process_set)};
+    case Kind::reduce: return check_root(operation, world, process_sets);
+    case Kind::gather:
+    case Kind::scatter:
+      if (request.shape.empty()) {
+        return {Code::invalid_argument,
+                fmt::format("{}: {} needs at least one dimension", request.name, name_of(request.kind))};
       }
-      break;
+      if (request.kind == Kind::scatter) {
+        operation.output.shape = request.shape;
+        operation.output.shape[0] = share_of(request.shape[0], position, count);
+      }
+      return check_root(operation, world, process_sets);
     case Kind::alltoall: return check_alltoall(operation, count);
     case Kind::reducescatter:
       if (request.shape.empty()) {
@@ -70,7 +110,11 @@ Status check_operation(Operation& operation, const World& world, const ProcessSe
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::transfer:
+    case Kind::probe:
+    case Kind::form_process_set:
+    case Kind::leave_process_set: break;
   }
   return {};
 }

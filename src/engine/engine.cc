@@ -68,8 +68,7 @@ Status Engine::submit(const TaskRef& task, bool wait_follows) {
       request.group_size = static_cast<uint32_t>(task->operations.size());
     }
     if (Status status = check_operation(operation, world_, *process_sets_); !status.ok()) return status;
-    bool changes_sets = request.kind > Kind::join;
-    if (joined_.load(std::memory_order_relaxed) && !changes_sets && request.process_set == kWorldSet) {
+    if (joined_.load(std::memory_order_relaxed) && !manages_sets(request.kind) && request.process_set == kWorldSet) {
       return has_joined(request);
     }
     if (request.device != kHost && device() != nullptr) {
@@ -293,7 +292,7 @@ bool Engine::progress() {
 Status Engine::check_again(const Task& task) const {
   for (const Operation& operation : task.operations) {
     const Request& request = operation.request;
-    if (request.kind > Kind::join) continue;
+    if (manages_sets(request.kind)) continue;
     if (request.process_set == kWorldSet && join_announced_) return has_joined(request);
     if (request.process_set != kWorldSet &&
         process_sets_->membership(request.process_set).serial != operation.set_serial) {
@@ -391,6 +390,7 @@ void Engine::on_done(Task& task) {
   }
   task.done.store(true, std::memory_order_seq_cst);
   if (task.on_done) task.on_done(task);
+  if (task.listener.exchange(Task::Listener::over) == Task::Listener::attached) task.late_listener(task);
   // Wake sleeping waiters; the driver needs no wake-up, unless a backend's thread finished the task.
   if (turn_.waiting() > (by_driver && driver_waits_ ? 1 : 0)) turn_.wake();
   if (!by_driver) transport_->waiter().wake();

@@ -15,9 +15,7 @@ namespace {
 
 constexpr Duration kDrainPatience = std::chrono::seconds(5);
 
-bool changes_process_sets(const Plan& plan) {
-  return plan.first().kind == Kind::add_process_set || plan.first().kind == Kind::remove_process_set;
-}
+bool changes_process_sets(const Plan& plan) { return manages_sets(plan.first().kind); }
 
 }  // namespace
 
@@ -71,7 +69,7 @@ Status Executor::run(Plan&& plan) {
   Status status;
   if (agreed.error != Code::ok) {
     finish(execution, {agreed.error, agreed.error_text, transport_.placed(agreed.error_origin)});
-  } else if (agreed.first().kind <= Kind::reducescatter) {
+  } else if (moves_data(agreed.first().kind)) {
     status = prepare(execution);
     if (status.ok()) {
       start(execution);
@@ -80,7 +78,7 @@ Status Executor::run(Plan&& plan) {
     finish(execution, status);
   } else {
     if (changes_process_sets(agreed)) status = process_sets_.change(agreed);
-    if (agreed.first().kind == Kind::remove_process_set && backends_.device() != nullptr) {
+    if (removes_set(agreed.first().kind) && backends_.device() != nullptr) {
       backends_.device()->forget(agreed.first().process_set);
     }
     for (Operation* operation : execution.operations) operation->result = agreed.result;
@@ -130,15 +128,20 @@ void Executor::stand_in(Execution& execution, const Request& request) {
 // Exchanges and allocates everything that a backend needs.
 Status Executor::prepare(Execution& execution) {
   const Request& request = execution.plan.first();
+  if (Status status = process_sets_.open_pair(request.process_set); !status.ok()) {
+    transport_.abort(status);
+    return status;
+  }
   Collectives& collectives = process_sets_.collectives(request.process_set);
   collectives.describe(request.name.c_str());
+  if (has_root(request.kind)) {
+    int32_t position = *process_sets_.position(request.process_set, request.root_rank);
+    for (Operation* operation : execution.operations) operation->root_position = position;
+  }
   if (rows_may_differ(request.kind)) {
     if (Status status = exchange_rows(collectives, request.kind, execution.operations); !status.ok()) return status;
   }
   for (Operation* operation : execution.operations) {
-    if (request.kind == Kind::broadcast) {
-      operation->root_position = *process_sets_.position(request.process_set, request.root_rank);
-    }
     if (Status status = allocate_output(*operation, backends_.device()); !status.ok()) transport_.abort(status);
   }
   return transport_.failure();

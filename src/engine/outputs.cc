@@ -11,7 +11,7 @@ namespace hvd {
 
 Status exchange_rows(Collectives& collectives, Kind kind, std::span<Operation* const> operations) {
   size_t ranks = static_cast<size_t>(collectives.size());
-  bool gather = kind == Kind::allgather;
+  bool gather = kind != Kind::alltoall;
   std::vector<int64_t> mine;
   for (Operation* operation : operations) {
     if (gather)
@@ -33,8 +33,10 @@ Status exchange_rows(Collectives& collectives, Kind kind, std::span<Operation* c
       total += rows;
     }
     if (!gather) operation.largest_rows = *std::max_element(all.begin(), all.end());
+    bool has_output = kind != Kind::gather || collectives.position() == operation.root_position;
     operation.output.shape = operation.input.shape;
-    operation.output.shape[0] = total;
+    operation.output.shape[0] = has_output ? total : 0;
+    if (operation.output.bytes() != operation.output_room) operation.output.data = nullptr;
   }
   return {};
 }

@@ -35,7 +35,7 @@ Status ProcessSetTable::change(const Plan& plan) {
   const Request& request = plan.first();
   collectives(kWorldSet).describe(request.name.c_str());
   if (Status status = collectives(kWorldSet).barrier(); !status.ok()) return status;
-  if (request.kind == Kind::remove_process_set) {
+  if (removes_set(request.kind)) {
     close(request.process_set);
     return {};
   }
@@ -57,13 +57,27 @@ Status ProcessSetTable::open(int32_t id, const std::vector<int32_t>& ranks) {
   auto channel = transport_.channels().open(id, locals);
   if (!channel.ok()) return channel.status();
   if (*channel == nullptr) return {};
-  if (locals.size() == ranks.size()) {
-    collectives_[id] = std::make_unique<HostCollectives>(**channel, settings_.one_shot_limit);
+  connect(id, ranks, **channel);
+  return {};
+}
+
+Status ProcessSetTable::open_pair(int32_t process_set) {
+  if (!is_pair(process_set) || collectives_.contains(process_set)) return {};
+  std::vector<int32_t> ranks = *members(process_set);
+  auto channel = transport_.channels().open_pair(local_members(ranks));
+  if (!channel.ok()) return channel.status();
+  pair_channels_.push_back(std::move(*channel));
+  connect(process_set, ranks, *pair_channels_.back());
+  return {};
+}
+
+void ProcessSetTable::connect(int32_t id, const std::vector<int32_t>& ranks, Channel& channel) {
+  if (static_cast<size_t>(channel.size()) == ranks.size()) {
+    collectives_[id] = std::make_unique<HostCollectives>(channel, settings_.one_shot_limit);
   } else {
     collectives_[id] =
-        std::make_unique<WorldCollectives>(transport_, **channel, place(ranks, world_.host_of, world_.rank), settings_);
+        std::make_unique<WorldCollectives>(transport_, channel, place(ranks, world_.host_of, world_.rank), settings_);
   }
-  return {};
 }
 
 void ProcessSetTable::close(int32_t id) {

@@ -30,8 +30,12 @@ class ProcessSetTable {
   Status change(const Plan& plan);
   void apply(const Tuning& tuning);
   // Whether this rank has collectives for the set, that is, whether it is a member.
-  bool is_member(int32_t process_set) const { return collectives_.contains(process_set); }
+  bool is_member(int32_t process_set) const {
+    return is_pair(process_set) ? contains(process_set, world_.rank) : collectives_.contains(process_set);
+  }
   Collectives& collectives(int32_t process_set) { return *collectives_.at(process_set); }
+  // Opens the channel of a pair with this rank before its first use. Does nothing for other sets.
+  Status open_pair(int32_t process_set);
 
   // ---- look-ups: any thread ----
   struct Membership {
@@ -49,12 +53,14 @@ class ProcessSetTable {
   ProcessSetTable(const World& world, const Config& config, Transport& transport);
 
   Status open(int32_t id, const std::vector<int32_t>& ranks);
+  void connect(int32_t id, const std::vector<int32_t>& ranks, Channel& channel);
   void close(int32_t id);
   std::vector<int32_t> local_members(const std::vector<int32_t>& ranks) const;
 
   const World world_;
   Transport& transport_;
   WorldSettings settings_;
+  std::vector<std::unique_ptr<Channel>> pair_channels_;  // outlive their collectives
   std::map<int32_t, std::unique_ptr<Collectives>> collectives_;
 
   mutable std::mutex mutex_;  // guards the members below

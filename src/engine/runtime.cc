@@ -9,6 +9,7 @@
 
 #include "base/end_report.h"
 #include "base/host_name.h"
+#include "base/joined.h"
 #include "base/log.h"
 #include "engine/gpu_agreement.h"
 #include "model/scheduler.h"
@@ -68,6 +69,13 @@ Status run_alone(Engine& engine, Request request, int32_t& result) {
   result = task->operations[0].result;
   engine.operations()->release(task->handle);
   return task->status;
+}
+
+Result<int64_t> submit_alone(Engine& engine, Request request) {
+  TaskRef task = make_task(1);
+  task->operations[0].request = std::move(request);
+  if (Status status = engine.submit(task, false); !status.ok()) return status;
+  return task->handle;
 }
 
 int find_report_pipe() {
@@ -364,14 +372,16 @@ void Runtime::shutdown_locked() {
   ending_.reset();
 }
 
+Status Runtime::may_change_sets() const {
+  if (dynamic_process_sets_) return {};
+  return {Code::invalid_argument,
+          "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()"};
+}
+
 Result<int32_t> Runtime::add_process_set(std::vector<int32_t> ranks) {
   auto engine = this->engine();
   if (!engine.ok()) return engine.status();
-  if (!dynamic_process_sets_) {
-    return Status(
-        Code::invalid_argument,
-        "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
-  }
+  if (Status status = may_change_sets(); !status.ok()) return status;
   std::sort(ranks.begin(), ranks.end());
   if (Status status = check_ranks(ranks, (*engine)->world().size); !status.ok()) return status;
   int32_t id = -1;
@@ -384,17 +394,42 @@ Result<int32_t> Runtime::add_process_set(std::vector<int32_t> ranks) {
 Result<bool> Runtime::remove_process_set(int32_t id) {
   auto engine = this->engine();
   if (!engine.ok()) return engine.status();
-  if (!dynamic_process_sets_) {
-    return Status(
-        Code::invalid_argument,
-        "process sets can be added and removed only with HOROVOD_DYNAMIC_PROCESS_SETS=1, set before hvd.init()");
-  }
-  if (id == kWorldSet || !(*engine)->process_sets().members(id)) return false;
+  if (Status status = may_change_sets(); !status.ok()) return status;
+  if (id == kWorldSet || is_pair(id) || !(*engine)->process_sets().members(id)) return false;
   int32_t result = 0;
   Status status =
       run_alone(**engine, {.name = "process_set.remove", .kind = Kind::remove_process_set, .process_set = id}, result);
   if (!status.ok()) return status;
   return true;
+}
+
+Result<int64_t> Runtime::form_process_set(std::vector<int32_t> ranks) {
+  auto engine = this->engine();
+  if (!engine.ok()) return engine.status();
+  if (Status status = may_change_sets(); !status.ok()) return status;
+  const World& world = (*engine)->world();
+  std::sort(ranks.begin(), ranks.end());
+  if (Status status = check_ranks(ranks, world.size); !status.ok()) return status;
+  if (!std::binary_search(ranks.begin(), ranks.end(), world.rank)) {
+    return Status(Code::invalid_argument,
+                  fmt::format("rank {} cannot form process set [{}], because it is not a member; its members do that",
+                              world.rank, joined(ranks, ", ")));
+  }
+  std::string name = fmt::format("process_set.form {}", joined(ranks, ","));
+  return submit_alone(**engine, {.name = std::move(name), .kind = Kind::form_process_set, .ranks = std::move(ranks)});
+}
+
+Status Runtime::leave_process_set(int32_t id) {
+  auto engine = this->engine();
+  if (!engine.ok()) return engine.status();
+  if (Status status = may_change_sets(); !status.ok()) return status;
+  if (id == kWorldSet) return {Code::invalid_argument, "no rank can leave process set 0, the world"};
+  if (is_pair(id)) return {Code::invalid_argument, fmt::format("there is no process set {}", id)};
+  auto handle =
+      submit_alone(**engine, {.name = "process_set.leave", .kind = Kind::leave_process_set, .process_set = id});
+  if (!handle.ok()) return handle.status();
+  (*engine)->operations()->release(*handle);
+  return {};
 }
 
 }  // namespace hvd

@@ -68,6 +68,10 @@ class Runtime {
   // Collective over the world; see horovod.h.
   Result<int32_t> add_process_set(std::vector<int32_t> ranks);
   Result<bool> remove_process_set(int32_t id);
+  // By the members alone. The operation whose handle this returns has the id of the set as its result.
+  Result<int64_t> form_process_set(std::vector<int32_t> ranks);
+  // By all members, at any time: the set is removed after the last one. Does not wait for the others.
+  Status leave_process_set(int32_t id);
 
  private:
   struct WantedMpi {
@@ -91,6 +95,7 @@ class Runtime {
   Result<std::shared_ptr<Membership>> membership_by(const Config& config);
   Status open_mpi(const std::string& path);  // requires life_mutex_, like the next one
   void shutdown_locked();
+  Status may_change_sets() const;
   Status add_static_sets(Engine& engine, const std::vector<std::vector<int32_t>>& sets);
   void note_descriptors();  // before a fork
   void leave_child();       // in a forked child: the world belongs to the parent

@@ -50,6 +50,8 @@ void TaskRef::give_back(Task* task) {
   renew(task->operations.front());
   task->handle = 0;
   task->on_done = nullptr;
+  task->late_listener = nullptr;
+  task->listener.store(Task::Listener::none, std::memory_order_relaxed);
   task->status = {};
   task->done.store(false, std::memory_order_relaxed);
   task->launched.store(0, std::memory_order_relaxed);

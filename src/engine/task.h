@@ -28,6 +28,11 @@ struct Task {
   std::vector<Operation> operations;  // used by the driving thread until done, then by the caller
   std::function<void(const Task&)> on_done;
   Status status;  // written before `done`
+  // A callback that was attached after submit. The thread that attaches it calls it if the task is over by then, else
+  // the thread that ends the task does.
+  enum class Listener : int32_t { none, being_attached, attached, over };
+  std::function<void(const Task&)> late_listener;
+  std::atomic<Listener> listener{Listener::none};
   std::atomic<bool> done{false};
   std::atomic<int32_t> launched{0};  // operations whose work is on a stream of their device
 

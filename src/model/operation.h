@@ -48,6 +48,8 @@ struct TimedActivity {
 };
 
 struct Operation {
+  static constexpr int32_t kSelf = -2;  // as root_rank of a transfer: this rank, until it is checked
+
   Request request;
   TensorView input;
   // If the output size is known at submit: the caller's buffer (may be the input's). Otherwise data is null until the
@@ -56,11 +58,13 @@ struct Operation {
   std::function<std::byte*(const TensorView& output)> allocate;
   std::unique_ptr<std::byte, FreeBytes> owned_output;  // engine-allocated output
   std::vector<int64_t> sent_rows;                      // alltoall: for each rank of the set
-  std::vector<int64_t> received_rows;  // allgather, alltoall: from each rank of the set; known before a backend runs
+  std::vector<int64_t> received_rows;  // allgather, alltoall, gather: from each rank; known before a backend runs
   int64_t largest_rows = 0;            // alltoall: the maximum over all pairs of ranks
+  size_t output_room = 0;              // bytes of the caller's output if the size is not known at submit
   uint64_t set_serial = 0;             // of the process set at submit, see ProcessSets::serial()
-  int32_t root_position = 0;           // broadcast: the root's position in the process set
-  int32_t result = -1;                 // join: last rank; add_process_set: id
+  int32_t root_position = 0;           // of kinds with a root: its position in the process set
+  int32_t peer = -1;                   // transfer: the other rank
+  int32_t result = -1;                 // join: last rank; add_process_set, form_process_set: id; probe: the sender
   // On a device: backend events, recorded when the input is ready and when the output is written.
   std::shared_ptr<void> ready;
   std::shared_ptr<void> finished;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <numeric>
 
 namespace hvd {
@@ -16,7 +17,28 @@ ProcessSets::ProcessSets(int32_t world_size) {
   sets_.emplace(kWorldSet, std::move(all));
 }
 
+// Pairs in a row: 0-0, 0-1, 1-1, 0-2, ... Pair k has the id -1 - k.
+int32_t pair_set(int32_t a, int32_t b) {
+  int64_t high = std::max(a, b), low = std::min(a, b);
+  return static_cast<int32_t>(-1 - (high * (high + 1) / 2 + low));
+}
+
+const std::vector<int32_t>* ProcessSets::find_pair(int32_t id) const {
+  auto found = pairs_.find(id);
+  if (found != pairs_.end()) return &found->second;
+  int64_t number = -1 - static_cast<int64_t>(id);
+  auto high = static_cast<int64_t>((std::sqrt(8.0 * static_cast<double>(number) + 1.0) - 1.0) / 2.0);
+  while (high * (high + 1) / 2 > number) high--;
+  while ((high + 1) * (high + 2) / 2 <= number) high++;
+  if (high >= static_cast<int64_t>(sets_.at(kWorldSet).size())) return nullptr;
+  auto low = static_cast<int32_t>(number - high * (high + 1) / 2);
+  std::vector<int32_t> ranks{low};
+  if (low != high) ranks.push_back(static_cast<int32_t>(high));
+  return &pairs_.emplace(id, std::move(ranks)).first->second;
+}
+
 const std::vector<int32_t>* ProcessSets::ranks(int32_t id) const {
+  if (is_pair(id)) return find_pair(id);
   auto found = sets_.find(id);
   return found == sets_.end() ? nullptr : &found->second;
 }

@@ -13,6 +13,13 @@ std::string_view name_of(Kind kind) {
     case Kind::join: return "join";
     case Kind::add_process_set: return "add_process_set";
     case Kind::remove_process_set: return "remove_process_set";
+    case Kind::reduce: return "reduce";
+    case Kind::gather: return "gather";
+    case Kind::scatter: return "scatter";
+    case Kind::transfer: return "transfer";
+    case Kind::probe: return "probe";
+    case Kind::form_process_set: return "form_process_set";
+    case Kind::leave_process_set: return "leave_process_set";
   }
   return "?";
 }
@@ -28,6 +35,13 @@ std::string_view timeline_name(Kind kind) {
     case Kind::join: return "JOIN";
     case Kind::add_process_set: return "ADD_PROCESS_SET";
     case Kind::remove_process_set: return "REMOVE_PROCESS_SET";
+    case Kind::reduce: return "REDUCE";
+    case Kind::gather: return "GATHER";
+    case Kind::scatter: return "SCATTER";
+    case Kind::transfer: return "TRANSFER";
+    case Kind::probe: return "PROBE";
+    case Kind::form_process_set: return "FORM_PROCESS_SET";
+    case Kind::leave_process_set: return "LEAVE_PROCESS_SET";
   }
   return "?";
 }
@@ -40,6 +54,9 @@ std::string_view name_of(ReduceOp op) {
     case ReduceOp::min: return "min";
     case ReduceOp::max: return "max";
     case ReduceOp::product: return "product";
+    case ReduceOp::bit_and: return "bitwise and";
+    case ReduceOp::bit_or: return "bitwise or";
+    case ReduceOp::bit_xor: return "bitwise xor";
   }
   return "?";
 }

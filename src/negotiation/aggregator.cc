@@ -44,7 +44,7 @@ class Aggregator::State final : public IntakeListener, public DownListener {
   bool is_of_passed_group(const Entry& entry) const;
   void close(Entry& entry);
   void fail(Entry& entry, const Request& request, uint64_t message);
-  bool change_sets(const Ended& ended);
+  bool change_sets(const Entry& own, const Ended& ended);
 
   void write_whole(const Entry& entry, TimePoint now);
   void write_some(const Entry& entry, const Arrival& arrival, bool precedes_removal, uint64_t knows, TimePoint now);
@@ -99,11 +99,12 @@ Status Aggregator::State::submit(Entry& entry, Arrival&& arrival, uint64_t posit
   }
   if (Status status = gathering_.check(entry, arrival); !status.ok()) return status;
   if (entry.state == Entry::State::idle) {
-    table().open(entry, *gathering_.members(set), arrival.since);
+    table().open(entry, gathering_.members_of(entry, *arrival.request), arrival.since);
   } else {
     table().backdate(entry, arrival.since);
   }
-  at_once |= arrival.some != nullptr;  // a node below has passed it on
+  at_once |= arrival.some != nullptr;                  // a node below has passed it on
+  at_once |= arrival.request->kind == Kind::transfer;  // a probe may wait for it
   at_once |= gathering_.pay(entry, arrival);
   gathering_.record(entry, std::move(arrival));
   if (at_once || entry.at_once || is_of_passed_group(entry)) {
@@ -154,6 +155,7 @@ void Aggregator::State::conclude(Entry& entry, TimePoint now) {
     return other.id == first.id && (other.request == first.request || same_signature(*other.request, *first.request));
   };
   if (!std::all_of(entry.arrivals.begin(), entry.arrivals.end(), is_like_first)) return pass_on(entry, now);
+  if (manages_sets(first.request->kind)) write_whole_ids();  // they precede the removal of a set that is left
   write_whole(entry, now);
   entry.passed_on = entry.arrivals.size();
   entry.at_once = true;
@@ -273,7 +275,7 @@ bool Aggregator::State::on_ended(const Ended& ended) {
   if (!ended.is_ok) {
     fail(*entry, ended.request, ended.message);
   } else if (manages_sets(ended.request.kind)) {
-    is_possible = change_sets(ended);
+    is_possible = change_sets(*entry, ended);
   }
   close(*entry);
   return is_possible;
@@ -283,8 +285,11 @@ bool Aggregator::State::on_ended(const Ended& ended) {
 void Aggregator::State::fail(Entry& entry, const Request& request, uint64_t message) {
   if (entry.is_open()) pass_on(entry, now_);
   bool excuses_joined = entry.key.process_set == kWorldSet && !manages_sets(request.kind);
-  if (const Members* members = gathering_.members(entry.key.process_set)) {
-    for (int32_t rank : members->ranks) {
+  const Members* set = gathering_.members(entry.key.process_set);
+  const Members future = request.kind == Kind::form_process_set ? Members(gathering_.tree(), request.ranks) : Members();
+  if (request.kind == Kind::form_process_set) set = &future;
+  if (set != nullptr) {
+    for (int32_t rank : set->ranks) {
       bool is_excused = excuses_joined && gathering_.joined().contains(Rank{rank});
       if (!entry.submitted.contains(Rank{rank}) && !is_excused) entry.owing.insert(Rank{rank});
     }
@@ -292,15 +297,17 @@ void Aggregator::State::fail(Entry& entry, const Request& request, uint64_t mess
   table().failed(entry, message);
 }
 
-bool Aggregator::State::change_sets(const Ended& ended) {
+// `own` is the entry of the change, which the caller closes.
+bool Aggregator::State::change_sets(const Entry& own, const Ended& ended) {
   const Request& request = ended.request;
-  if (request.kind == Kind::add_process_set) {
+  if (adds_set(request.kind)) {
     bool is_possible = !request.ranks.empty() && !gathering_.sets().find(request.ranks);
     return is_possible && gathering_.add_set(request.ranks) == ended.result;
   }
   int32_t set = request.process_set;
   if (set == kWorldSet || gathering_.members(set) == nullptr) return false;
   for (Entry* entry : table().open_in(set)) {
+    if (entry == &own) continue;
     pass_on(*entry, now_);
     close(*entry);
   }

@@ -124,7 +124,8 @@ void Coordinator::State::on_acknowledged(uint64_t before, uint64_t now) {
 void Coordinator::State::note(const Arrival& arrival, int32_t process_set) {
   if (activity_.have_all_submitted(arrival.child)) return;
   // In a whole subtree, some ranks have already joined, and all others submit now.
-  bool is_all = process_set == kWorldSet || readiness_.gathering().tree().is_single(arrival.child);
+  bool is_of_world = process_set == kWorldSet && arrival.request->kind != Kind::form_process_set;
+  bool is_all = is_of_world || readiness_.gathering().tree().is_single(arrival.child);
   if (arrival.some == nullptr && is_all) return activity_.submitted_by_all(arrival.child);
   for (int32_t rank : readiness_.gathering().ranks_of(arrival, process_set, false)) {
     activity_.submitted(Rank{rank});
@@ -164,7 +165,8 @@ void Coordinator::State::write_plans(Encoder& out, uint64_t message, TimePoint n
   writer_.write(out, ready, fusion, tuning_.cache_enabled, message);
   for (const Ready& item : ready) {
     if (!item.error.ok()) continue;
-    if (item.request->kind == Kind::remove_process_set) activity_.forget(item.request->process_set);
+    if (removes_set(item.request->kind)) activity_.forget(item.request->process_set);
+    if (item.request->kind == Kind::form_process_set || item.request->kind == Kind::leave_process_set) continue;
     activity_.finished(gathering_set(*item.request), item.request, now);
   }
   readiness_.finish_ready(message);

@@ -19,7 +19,15 @@ Gathering::Gathering(int32_t world_size, Subtrees tree)
 
 const Members* Gathering::find(int32_t process_set) const {
   auto found = members_.find(process_set);
-  return found == members_.end() ? nullptr : &found->second;
+  if (found != members_.end()) return &found->second;
+  const std::vector<int32_t>* ranks = is_pair(process_set) ? sets_.ranks(process_set) : nullptr;
+  return ranks == nullptr ? nullptr : &members_.emplace(process_set, Members(tree_, *ranks)).first->second;
+}
+
+const Members& Gathering::members_of(Entry& entry, const Request& request) const {
+  if (request.kind != Kind::form_process_set) return *members(entry.key.process_set);
+  entry.future_members = std::make_unique<const Members>(tree_, request.ranks);
+  return *entry.future_members;
 }
 
 uint64_t Gathering::removed_in(int32_t process_set) const {
@@ -51,7 +59,8 @@ Status Gathering::check_whole(const Entry& entry, const Arrival& arrival, const 
   if (entry.submitted.contains_whole(arrival.child)) {
     return broken(arrival.rank, fmt::format("{} was submitted twice", key.name));
   }
-  if (entry.submitted.is_by_child() && !leaves_out_joined(arrival, key.process_set)) return {};
+  bool is_set = arrival.request->kind != Kind::form_process_set;
+  if (is_set && entry.submitted.is_by_child() && !leaves_out_joined(arrival, key.process_set)) return {};
   std::vector<int32_t> ranks = ranks_of(arrival, key.process_set, false);
   if (ranks.empty()) return broken(arrival.rank, fmt::format("{} was submitted by no rank", key.name));
   for (int32_t rank : ranks) {
@@ -66,6 +75,10 @@ Status Gathering::check_rank(const Entry& entry, const Arrival& arrival, Rank ra
     return broken(rank, fmt::format("{} is for process set {}, which it is not in", key.name, key.process_set));
   }
   if (entry.submitted.contains(rank)) return broken(rank, fmt::format("{} was submitted twice", key.name));
+  const Request& request = *arrival.request;
+  bool is_stranger = request.kind == Kind::form_process_set &&
+                     !std::binary_search(request.ranks.begin(), request.ranks.end(), index_of(rank));
+  if (is_stranger) return broken(rank, fmt::format("{} forms a process set without it", key.name));
   bool may_submit =
       key.process_set != kWorldSet || manages_sets(arrival.request->kind) || !joins_.ranks().contains(rank);
   if (may_submit) return {};
@@ -81,9 +94,11 @@ std::vector<int32_t> Gathering::ranks_of(const Arrival& arrival, int32_t process
   if (tree_.is_single(arrival.child)) return {index_of(arrival.rank)};
   const Members* set = precedes_removal ? &removals_.at(process_set).members : members(process_set);
   bool without_joined = leaves_out_joined(arrival, process_set);
+  const std::vector<int32_t>* sorted = set == nullptr ? nullptr : &set->ranks;
+  if (arrival.request != nullptr && arrival.request->kind == Kind::form_process_set) sorted = &arrival.request->ranks;
   std::vector<int32_t> ranks;
   for (int32_t rank : tree_.ranks(arrival.child)) {
-    if (set == nullptr || !std::binary_search(set->ranks.begin(), set->ranks.end(), rank)) continue;
+    if (sorted == nullptr || !std::binary_search(sorted->begin(), sorted->end(), rank)) continue;
     if (!without_joined || !joins_.ranks().contains(Rank{rank})) ranks.push_back(rank);
   }
   return ranks;

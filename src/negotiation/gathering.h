@@ -37,7 +37,8 @@ class Gathering {
   // Not ok: a Negotiator that follows the plans does not submit this.
   Status check(const Entry& entry, const Arrival& arrival) const {
     bool is_plain = arrival.some == nullptr && entry.key.process_set == kWorldSet && joined().empty() &&
-                    entry.submitted.is_by_child() && !entry.submitted.contains_whole(arrival.child);
+                    arrival.request->kind != Kind::form_process_set && entry.submitted.is_by_child() &&
+                    !entry.submitted.contains_whole(arrival.child);
     return is_plain ? Status() : check_closely(entry, arrival);
   }
   // Records the arrival.
@@ -57,6 +58,8 @@ class Gathering {
   // The message that last removed the set of this id; 0: none.
   uint64_t removed_in(int32_t process_set) const;
 
+  // The ranks that must submit the request. The entry owns them if they do not form a set yet.
+  const Members& members_of(Entry& entry, const Request& request) const;
   // Null: no such set.
   const Members* members(int32_t process_set) const { return process_set == kWorldSet ? world_ : find(process_set); }
   const ProcessSets& sets() const { return sets_; }
@@ -84,9 +87,9 @@ class Gathering {
   ProcessSets sets_;
   RequestTable table_;
   Joins joins_;
-  std::map<int32_t, Members> members_;   // by process set
-  const Members* world_;                 // an entry of members_
-  std::map<int32_t, Removal> removals_;  // process sets that existed earlier; their ids may be in use again
+  mutable std::map<int32_t, Members> members_;  // by process set; pairs are added when they are first looked up
+  const Members* world_;                        // an entry of members_
+  std::map<int32_t, Removal> removals_;         // process sets that existed earlier; their ids may be in use again
 };
 
 }  // namespace hvd

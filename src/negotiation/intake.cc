@@ -12,7 +12,7 @@ namespace hvd {
 namespace {
 
 AgreedRequest shared(Request&& request) {
-  if (request.kind == Kind::add_process_set) request.process_set = kWorldSet;
+  if (adds_set(request.kind)) request.process_set = kWorldSet;
   return std::make_shared<const Request>(std::move(request));
 }
 

@@ -27,7 +27,7 @@ bool is_well_formed(const Request& request) {
   if (!size_is_possible(request)) return false;
   bool can_wait_for_others = request.kind != Kind::join && !manages_sets(request.kind);
   if (!request.group.empty() && (request.group_size == 0 || !can_wait_for_others)) return false;
-  if (request.kind != Kind::add_process_set) return request.ranks.empty();
+  if (!adds_set(request.kind)) return request.ranks.empty();
   return std::is_sorted(request.ranks.begin(), request.ranks.end());
 }
 

@@ -36,12 +36,11 @@ inline constexpr size_t kMaxRemembered = 64;
 // Larger tensors are rejected; the bound keeps sums and products of sizes within 64 bits.
 inline constexpr uint64_t kMaxTensorBytes = uint64_t{1} << 48;
 
-constexpr bool has_tensor(Kind kind) { return kind <= Kind::reducescatter; }
-constexpr bool manages_sets(Kind kind) { return kind == Kind::add_process_set || kind == Kind::remove_process_set; }
-
-// The process set whose ranks must all submit the request.
+// The process set whose ranks must all submit the request. For form_process_set it is the world's, but only the members
+// of the future set submit it (Gathering::members_of).
 inline int32_t gathering_set(const Request& request) {
-  return manages_sets(request.kind) ? kWorldSet : request.process_set;
+  bool by_world = manages_sets(request.kind) && request.kind != Kind::leave_process_set;
+  return by_world ? kWorldSet : request.process_set;
 }
 
 void write_request(Encoder& out, const Request& request);

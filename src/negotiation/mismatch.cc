@@ -19,8 +19,6 @@ struct Rule {
   std::string (*value)(const Request& request);
 };
 
-bool reduces(const Request& request) { return request.kind == Kind::allreduce || request.kind == Kind::reducescatter; }
-
 std::string group_text(const Request& request) {
   return request.group.empty() ? "no group" : fmt::format("{} of {}", request.group, request.group_size);
 }
@@ -29,7 +27,7 @@ std::string group_text(const Request& request) {
 constexpr Rule kRules[] = {
     {"data types",
      [](const Request& a, const Request& b) {
-       return !has_tensor(a.kind) || !has_tensor(b.kind) || a.dtype == b.dtype;
+       return !moves_data(a.kind) || !moves_data(b.kind) || a.dtype == b.dtype;
      },
      [](const Request& request) { return std::string(name_of(request.dtype)); }},
     {"operations", [](const Request& a, const Request& b) { return a.kind == b.kind; },
@@ -37,15 +35,15 @@ constexpr Rule kRules[] = {
     {"shapes", [](const Request& a, const Request& b) { return same_shape(a.kind, a.shape, b.shape); },
      [](const Request& request) { return text_of(request.shape); }},
     {"prescale factors",
-     [](const Request& a, const Request& b) { return !reduces(a) || same_factor(a.prescale, b.prescale); },
+     [](const Request& a, const Request& b) { return !reduces(a.kind) || same_factor(a.prescale, b.prescale); },
      [](const Request& request) { return fmt::format("{}", request.prescale); }},
     {"postscale factors",
-     [](const Request& a, const Request& b) { return !reduces(a) || same_factor(a.postscale, b.postscale); },
+     [](const Request& a, const Request& b) { return !reduces(a.kind) || same_factor(a.postscale, b.postscale); },
      [](const Request& request) { return fmt::format("{}", request.postscale); }},
-    {"reduce operations", [](const Request& a, const Request& b) { return !reduces(a) || a.reduce_op == b.reduce_op; },
+    {"reduce operations",
+     [](const Request& a, const Request& b) { return !reduces(a.kind) || a.reduce_op == b.reduce_op; },
      [](const Request& request) { return std::string(name_of(request.reduce_op)); }},
-    {"root ranks",
-     [](const Request& a, const Request& b) { return a.kind != Kind::broadcast || a.root_rank == b.root_rank; },
+    {"root ranks", [](const Request& a, const Request& b) { return !has_root(a.kind) || a.root_rank == b.root_rank; },
      [](const Request& request) { return fmt::format("{}", request.root_rank); }},
     {"devices", [](const Request& a, const Request& b) { return (a.device == kHost) == (b.device == kHost); },
      [](const Request& request) { return std::string(request.device == kHost ? "host" : "accelerator"); }},
@@ -76,6 +74,18 @@ Status find_new_set_violation(const Request& request, const ProcessSets& sets, i
   return {};
 }
 
+Status find_root_violation(const Request& request, const ProcessSets& sets) {
+  if (sets.contains(request.process_set, Rank{request.root_rank})) return {};
+  return precondition(fmt::format("root rank {} of {} {} is not in process set {}", request.root_rank,
+                                  name_of(request.kind), request.name, request.process_set));
+}
+
+Status find_scalar_violation(const Request& request) {
+  if (!request.shape.empty()) return {};
+  return precondition(fmt::format("{} of a scalar is not possible: tensor {} needs at least one dimension",
+                                  name_of(request.kind), request.name));
+}
+
 }  // namespace
 
 Status find_mismatch(std::span<const Arrival> arrivals) {
@@ -95,11 +105,15 @@ Status find_violation(const Request& request, const ProcessSets& sets, int32_t w
   switch (request.kind) {
     case Kind::allreduce:
     case Kind::barrier:
-    case Kind::join: return {};
+    case Kind::join:
+    case Kind::probe: return {};
     case Kind::broadcast:
-      if (sets.contains(request.process_set, Rank{request.root_rank})) return {};
-      return precondition(fmt::format("root rank {} of broadcast {} is not in process set {}", request.root_rank,
-                                      request.name, request.process_set));
+    case Kind::reduce:
+    case Kind::transfer: return find_root_violation(request, sets);
+    case Kind::gather:
+    case Kind::scatter:
+      if (Status status = find_root_violation(request, sets); !status.ok()) return status;
+      return find_scalar_violation(request);
     case Kind::reducescatter:
       if (request.reduce_op != ReduceOp::sum && request.reduce_op != ReduceOp::average) {
         return {Code::aborted, fmt::format("reducescatter supports only sum and average, but {} requests {}",
@@ -107,14 +121,13 @@ Status find_violation(const Request& request, const ProcessSets& sets, int32_t w
       }
       [[fallthrough]];
     case Kind::allgather:
-    case Kind::alltoall:
-      if (!request.shape.empty()) return {};
-      return precondition(fmt::format("{} of a scalar is not possible: tensor {} needs at least one dimension",
-                                      name_of(request.kind), request.name));
-    case Kind::add_process_set: return find_new_set_violation(request, sets, world_size);
+    case Kind::alltoall: return find_scalar_violation(request);
+    case Kind::add_process_set:
+    case Kind::form_process_set: return find_new_set_violation(request, sets, world_size);
     case Kind::remove_process_set:
+    case Kind::leave_process_set:
       if (request.process_set == kWorldSet) return precondition("process set 0, the world, cannot be removed");
-      if (sets.ranks(request.process_set) != nullptr) return {};
+      if (!is_pair(request.process_set) && sets.ranks(request.process_set) != nullptr) return {};
       return precondition(fmt::format("process set {} does not exist", request.process_set));
   }
   return {};

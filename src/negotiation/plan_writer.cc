@@ -13,7 +13,8 @@ bool same_devices(const DeviceMap& a, const DeviceMap& b) {
   return a == b || (a != nullptr && b != nullptr && *a == *b);
 }
 
-bool is_cacheable(Kind kind) { return has_tensor(kind) || kind == Kind::barrier; }
+// The names of transfers are not repeated.
+bool is_cacheable(Kind kind) { return (moves_data(kind) && kind != Kind::transfer) || kind == Kind::barrier; }
 
 }  // namespace
 
@@ -46,7 +47,7 @@ void PlanWriter::write_plan(Encoder& out, std::span<const Ready> ready, std::spa
   tensors_.clear();
   evicted_.clear();
   for (uint32_t member : members) tensors_.push_back(identify(ready[member], devices_[member], use_cache, message));
-  if (first.error.ok() && first.request->kind == Kind::remove_process_set) {
+  if (first.error.ok() && removes_set(first.request->kind)) {
     cache_.evict_set(first.request->process_set, message, evicted_);
   }
   if (!evicted_.empty()) write_evicted(out, evicted_);

@@ -39,7 +39,7 @@ Status Readiness::submit(Entry& entry, Arrival&& arrival, uint64_t position, Tim
     return {};
   }
   if (entry.state == Entry::State::idle) {
-    table().open(entry, *gathering_.members(set), arrival.since);
+    table().open(entry, gathering_.members_of(entry, *arrival.request), arrival.since);
     if (auto* watching = observer()) watching->on_first_request(*arrival.request);
   } else if (arrival.since < entry.since) {
     table().backdate(entry, arrival.since);
@@ -54,6 +54,35 @@ void Readiness::finish_message(TimePoint now) {
     if (completed_[i]->state == Entry::State::collecting) complete(*completed_[i], now);
   }
   completed_.clear();
+  if (!probes_.empty()) answer_probes(now);
+}
+
+// The oldest transfer to the rank of the probe that only its sender has submitted and that no probe has found. The
+// name of a probe is "<tag>#<anything>", that of a transfer "<source>><target>:<tag>#<number>".
+Entry* Readiness::find_sent(const Entry& probe) const {
+  std::string_view tag = std::string_view(probe.key.name).substr(0, probe.key.name.find('#') + 1);
+  int32_t receiver = probe.members->ranks.front();
+  for (Entry* entry = table().oldest(); entry != nullptr; entry = entry->newer) {
+    const Request& request = *entry->arrivals.front().request;
+    if (request.kind != Kind::transfer || entry->is_probed || request.root_rank == receiver) continue;
+    if (request.process_set != pair_set(request.root_rank, receiver)) continue;
+    if (!entry->submitted.contains(Rank{request.root_rank})) continue;
+    std::string_view name = entry->key.name;
+    if (name.substr(name.find(':') + 1).starts_with(tag)) return entry;
+  }
+  return nullptr;
+}
+
+void Readiness::answer_probes(TimePoint now) {
+  std::erase_if(probes_, [&](const NameKey& key) {
+    Entry* probe = table().find(key.view());
+    if (probe == nullptr || probe->state != Entry::State::collecting) return true;  // it has failed
+    Entry* sent = find_sent(*probe);
+    if (sent == nullptr) return false;
+    sent->is_probed = true;
+    push(probe, probe->arrivals.front().request, {}, sent->arrivals.front().request->root_rank, now);
+    return true;
+  });
 }
 
 // The request of this rank has already failed. An error reaches every rank that has the name pending, so a new attempt
@@ -101,6 +130,7 @@ Status Readiness::join(Rank rank, AgreedRequest request, TimePoint now) {
 
 void Readiness::complete(Entry& entry, TimePoint now) {
   if (Status error = judge(entry); !error.ok()) return reject(entry, std::move(error), now);
+  if (entry.arrivals.front().request->kind == Kind::probe) return probes_.push_back(NameKey(entry.key.view()));
   if (!entry.groups.empty()) {
     entry.state = Entry::State::held;
     for (Entry* member : groups_.complete(entry)) {
@@ -109,7 +139,11 @@ void Readiness::complete(Entry& entry, TimePoint now) {
     return;
   }
   AgreedRequest request = entry.arrivals.front().request;
-  int32_t result = manages_sets(request->kind) ? change_sets(*request, now) : -1;
+  int32_t result = -1;
+  if (manages_sets(request->kind)) {
+    table().settle(entry, Entry::State::ready);
+    result = change_sets(*request, now);
+  }
   push(&entry, std::move(request), {}, result, now);
 }
 
@@ -145,7 +179,7 @@ Status Readiness::judge_joins(const Entry& entry) const {
 
 // Adds or removes the process set; pending requests on a removed one fail. Returns the id of a new set, else -1.
 int32_t Readiness::change_sets(const Request& request, TimePoint now) {
-  if (request.kind == Kind::add_process_set) return gathering_.add_set(request.ranks);
+  if (adds_set(request.kind)) return gathering_.add_set(request.ranks);
   int32_t set = request.process_set;
   std::vector<Entry*> pending;
   for (Entry* entry = table().oldest(); entry != nullptr; entry = entry->newer) {
@@ -187,7 +221,7 @@ void Readiness::push(Entry* entry, AgreedRequest request, Status error, int32_t 
 
 void Readiness::finish_ready(uint64_t message) {
   for (Ready& item : ready_) {
-    if (item.request->kind == Kind::remove_process_set && item.error.ok()) {
+    if (removes_set(item.request->kind) && item.error.ok()) {
       gathering_.removal_sent(item.request->process_set, message);
     }
     if (item.entry == nullptr) {

@@ -60,6 +60,8 @@ class Readiness {
   void answer_late(Entry& entry, Arrival&& arrival, Status error, bool precedes_removal, TimePoint now);
   void record(Entry& entry, Arrival&& arrival);
   void complete(Entry& entry, TimePoint now);
+  void answer_probes(TimePoint now);
+  Entry* find_sent(const Entry& probe) const;
   Status judge(Entry& entry) const;
   Status judge_group(const Entry& entry) const;
   Status judge_joins(const Entry& entry) const;
@@ -76,6 +78,7 @@ class Readiness {
   NegotiationObserver* observer_;
   Gathering gathering_;
   Groups groups_;
+  std::vector<NameKey> probes_;    // without an answer, oldest first
   std::vector<Entry*> completed_;  // by the current message; some may still fail
   std::vector<Ready> ready_;
   TimePoint ready_since_;

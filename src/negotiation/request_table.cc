@@ -81,6 +81,7 @@ void RequestTable::settle(Entry& entry, Entry::State state) {
 void RequestTable::reset(Entry& entry) {
   unlist(entry);
   entry.members = nullptr;
+  entry.future_members.reset();
   entry.state = Entry::State::idle;
   entry.arrivals.clear();
   entry.submitted.clear();
@@ -88,6 +89,7 @@ void RequestTable::reset(Entry& entry) {
   entry.carried.by = CarriedAtRoot::By::none;
   entry.passed_on = 0;
   entry.at_once = false;
+  entry.is_probed = false;
 }
 
 std::vector<Entry*> RequestTable::open_in(int32_t process_set) {

@@ -77,9 +77,10 @@ struct Entry {
   State state = State::idle;
 
   // While not idle.
-  const Members* members = nullptr;  // of the process set; null once ready or failing
-  int32_t set_size = 0;              // those below this node
-  TimePoint since;                   // time of the first arrival
+  const Members* members = nullptr;               // of the process set; null once ready or failing
+  std::unique_ptr<const Members> future_members;  // form_process_set: `members` points to them
+  int32_t set_size = 0;                           // those below this node
+  TimePoint since;                                // time of the first arrival
   std::vector<Arrival> arrivals;
   Attendance submitted;
   std::vector<Group*> groups;  // named by any rank; more than one is a mismatch
@@ -98,6 +99,8 @@ struct Entry {
   // The last down message that failed the name, 0 once all ranks have acknowledged it. It fails everything that a rank
   // submitted before it had processed that message.
   uint64_t failed_in = 0;
+
+  bool is_probed = false;  // a transfer that a probe of its receiver has found; only in a Coordinator
 
   // Only in an Aggregator.
   size_t passed_on = 0;  // number of arrivals that were passed on

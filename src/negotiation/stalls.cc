@@ -112,6 +112,7 @@ std::vector<std::string> describe_missing(std::span<const Stall> stalls, const S
 std::vector<Stall> find_stalls(const RequestTable& table, const RankSet& joined, TimePoint now, Duration limit) {
   std::vector<Stall> stalls;
   for (const Entry* entry = table.oldest(); entry != nullptr && now - entry->since >= limit; entry = entry->newer) {
+    if (entry->arrivals.front().request->kind == Kind::probe) continue;  // a message may come at any time
     stalls.push_back({.entry = entry, .missing = missing_ranks(*entry, joined)});
   }
   return stalls;

@@ -12,6 +12,17 @@ namespace {
 
 constexpr size_t kAlignment = 2 << 20;
 
+// Pairs begin far behind all other channels. The gap takes no memory, and a pair takes none before its first use.
+constexpr size_t kPairsBegin = size_t{1} << 40;
+constexpr uint64_t kPairBase = uint64_t{1} << 40;
+
+ChannelShape shape_of_pair(const ChannelShape& shape) {
+  return {.ring = std::min<size_t>(shape.ring, 256 << 10),
+          .chunk = std::min<size_t>(shape.chunk, 128 << 10),
+          .chunks = std::min<size_t>(shape.chunks, 8),
+          .headers = std::min<size_t>(shape.headers, 256)};
+}
+
 }  // namespace
 
 // The lowest offset with enough room.
@@ -42,6 +53,16 @@ Result<Channel*> ChannelTable::open(int32_t process_set, const std::vector<int32
   range.channel = std::make_unique<Channel>(parts_.waiter, parts_.bells, std::move(*memory), parts_.shape, ranks,
                                             static_cast<int32_t>(self - ranks.begin()), base);
   return range.channel.get();
+}
+
+Result<std::unique_ptr<Channel>> ChannelTable::open_pair(const std::vector<int32_t>& ranks) const {
+  ChannelShape shape = shape_of_pair(parts_.shape);
+  auto low = static_cast<size_t>(ranks.front()), high = static_cast<size_t>(ranks.back());
+  size_t bytes = round_up(Channel::bytes(shape, 2), kAlignment);
+  auto memory = map_shared_memory(parts_.memory, kPairsBegin + (high * (high + 1) / 2 + low) * bytes, bytes);
+  if (!memory.ok()) return memory.status();
+  int32_t position = parts_.rank == ranks.front() ? 0 : 1;
+  return std::make_unique<Channel>(parts_.waiter, parts_.bells, std::move(*memory), shape, ranks, position, kPairBase);
 }
 
 void ChannelTable::close(int32_t process_set) {

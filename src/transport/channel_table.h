@@ -30,6 +30,9 @@ class ChannelTable {
 
   // The channel of a process set with these ranks of the host. Null: this rank is not one of them.
   Result<Channel*> open(int32_t process_set, const std::vector<int32_t>& ranks);
+  // The channel of two ranks of the host, or of this rank alone. Its place follows from the ranks, so other ranks need
+  // not open it too. It is smaller than the others, because there may be one for every two ranks.
+  Result<std::unique_ptr<Channel>> open_pair(const std::vector<int32_t>& ranks) const;
   void close(int32_t process_set);
   Channel* find(int32_t process_set) const;
 

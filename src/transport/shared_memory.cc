@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -37,11 +37,16 @@ Status too_large(size_t bytes, std::string_view limit) {
                   (bytes + (1 << 20) - 1) >> 20, limit)};
 }
 
+// Whether another rank has mapped this range before, see map_shared_memory(). The size of the object does not tell,
+// because its ranges are far apart.
+bool is_present(const UniqueFd& memory, size_t offset, size_t bytes) {
+  auto last = static_cast<off_t>(offset + bytes - 1);
+  return bytes > 0 && ::lseek(memory.get(), last, SEEK_DATA) == last;
+}
+
 // Allocates the pages of a range. fallocate never shrinks the object, so every rank may do it.
 Status reserve(const UniqueFd& memory, size_t offset, size_t bytes) {
-  struct stat now {};
-  if (::fstat(memory.get(), &now) != 0) return system_error("cannot look at shared memory", "");
-  if (static_cast<size_t>(now.st_size) < offset + bytes) {
+  if (!is_present(memory, offset, bytes)) {
     if (uint64_t left = container_memory_left(); bytes > left) {
       return too_large(bytes, fmt::format("the {} MiB that the memory limit of this container leaves", left >> 20));
     }
@@ -78,6 +83,8 @@ Result<Mapping> map_shared_memory(const UniqueFd& memory, size_t offset, size_t 
     return system_error("cannot map shared memory", "");
   }
   Mapping mapping(static_cast<std::byte*>(data), bytes);
+  // Pages that are only reserved count as a hole until they are first touched; is_present() looks at the last one.
+  if (bytes > 0) (void)*(static_cast<const volatile std::byte*>(data) + bytes - 1);
   if (::madvise(data, bytes, MADV_DONTFORK) != 0) return system_error("cannot keep shared memory from children", "");
   return mapping;
 }

@@ -10,7 +10,7 @@ from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint3
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-ABI_VERSION = 0x00010006
+ABI_VERSION = 0x00010007
 HOST_DEVICE = -1
 WORLD_SET = 0
 NO_RESETS = -1
@@ -52,6 +52,12 @@ class Kind(IntEnum):
     REDUCESCATTER = 4
     BARRIER = 5
     JOIN = 6
+    REDUCE = 9
+    GATHER = 10
+    SCATTER = 11
+    SEND = 12
+    RECEIVE = 13
+    PROBE = 14
 
 
 class ReduceOp(IntEnum):
@@ -61,6 +67,9 @@ class ReduceOp(IntEnum):
     MIN = 3
     MAX = 4
     PRODUCT = 5
+    BIT_AND = 6
+    BIT_OR = 7
+    BIT_XOR = 8
 
 
 class FailureKind(IntEnum):
@@ -225,6 +234,8 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_is_homogeneous": Prototype(c_int32, []),
     "hvd_add_process_set": Prototype(c_int32, [POINTER(c_int32), c_int32], blocks=True),
     "hvd_remove_process_set": Prototype(c_int32, [c_int32], blocks=True),
+    "hvd_form_process_set": Prototype(c_int, [POINTER(c_int32), c_int32, POINTER(Handle)]),
+    "hvd_leave_process_set": Prototype(c_int, [c_int32]),
     "hvd_process_set_size": Prototype(c_int32, [c_int32]),
     "hvd_process_set_rank": Prototype(c_int32, [c_int32]),
     "hvd_process_set_ranks": Prototype(c_int32, [c_int32, POINTER(c_int32), c_int32]),
@@ -232,6 +243,7 @@ PROTOTYPES: dict[str, Prototype] = {
     "hvd_submit": Prototype(c_int, [POINTER(Request), c_int32, POINTER(SubmitOptions), POINTER(Handle)]),
     "hvd_submit_many": Prototype(c_int, [POINTER(Request), c_int32, POINTER(SubmitOptions), POINTER(Handle)]),
     "hvd_poll": Prototype(c_int32, [Handle]),
+    "hvd_when_done": Prototype(c_int, [Handle, DONE, c_void_p]),
     "hvd_wait": Prototype(c_int, [Handle, c_double], blocks=True),
     "hvd_wait_many": Prototype(c_int, [POINTER(Handle), c_int32, c_double], blocks=True),
     "hvd_result": Prototype(c_int, [Handle, c_int32, POINTER(Tensor)]),

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "model/share.h"
 
 namespace hvd {
@@ -37,10 +39,17 @@ std::string_view CpuBackend::activity(Kind kind) const {
     case Kind::broadcast: return "GLOO_BCAST";
     case Kind::alltoall: return "MPI_ALLTOALL";
     case Kind::reducescatter: return "GLOO_REDUCESCATTER";
+    case Kind::reduce: return "GLOO_REDUCE";
+    case Kind::gather: return "GLOO_GATHER";
+    case Kind::scatter: return "GLOO_SCATTER";
+    case Kind::transfer: return "GLOO_SEND_RECV";
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::probe:
+    case Kind::form_process_set:
+    case Kind::leave_process_set: break;
   }
   return "NONE";
 }
@@ -58,10 +67,17 @@ Status CpuBackend::execute(const Plan& plan, std::span<Operation* const> operati
     case Kind::broadcast: return broadcast(request, *operations.front(), collectives);
     case Kind::alltoall: return alltoall(*operations.front(), collectives);
     case Kind::reducescatter: return reducescatter(request, operations, collectives);
+    case Kind::reduce: return reduce(request, *operations.front(), collectives);
+    case Kind::gather: return gather(*operations.front(), collectives);
+    case Kind::scatter: return scatter(*operations.front(), collectives);
+    case Kind::transfer: return transfer(*operations.front(), collectives);
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::probe:
+    case Kind::form_process_set:
+    case Kind::leave_process_set: break;
   }
   return {Code::unknown, fmt::format("{} moves no data", name_of(request.kind))};
 }
@@ -147,6 +163,57 @@ Status CpuBackend::alltoall(Operation& operation, Collectives& collectives) {
     to += in_bytes;
   }
   return collectives.alltoall(sent, received, static_cast<size_t>(operation.largest_rows) * row);
+}
+
+Status CpuBackend::reduce(const Request& request, Operation& operation, Collectives& collectives) {
+  if (request.reduce_op == ReduceOp::adasum) {
+    return {Code::unknown, fmt::format("reduce of {} does not support adasum; use allreduce", request.name)};
+  }
+  auto reduction = reduction_of(request, collectives.size());
+  if (!reduction.ok()) return reduction.status();
+  bool is_root = operation.root_position == collectives.position();
+  size_t bytes = operation.input.bytes();
+  return collectives.reduce(operation.root_position, Segments(operation.input.data, bytes),
+                            is_root ? Segments(operation.output.data, bytes) : Segments(), *reduction);
+}
+
+Status CpuBackend::gather(Operation& operation, Collectives& collectives) {
+  size_t row = static_cast<size_t>(row_elements_of(operation.input.shape)) * size_of(operation.input.dtype);
+  std::vector<Segments>& theirs = scratch(static_cast<size_t>(collectives.size()), received_);
+  bool is_root = operation.root_position == collectives.position();
+  std::byte* place = operation.output.data;
+  size_t largest = 0;
+  for (size_t p = 0; p < theirs.size(); p++) {
+    size_t bytes = static_cast<size_t>(operation.received_rows[p]) * row;
+    largest = std::max(largest, bytes);
+    if (!is_root) continue;
+    theirs[p].add(place, bytes);
+    place += bytes;
+  }
+  Segments mine(operation.input.data, operation.input.bytes());
+  return collectives.gather(operation.root_position, mine, theirs, largest);
+}
+
+Status CpuBackend::scatter(Operation& operation, Collectives& collectives) {
+  int32_t ranks = collectives.size();
+  size_t row = static_cast<size_t>(row_elements_of(operation.input.shape)) * size_of(operation.input.dtype);
+  std::vector<Segments>& parts = scratch(static_cast<size_t>(ranks), sent_);
+  bool is_root = operation.root_position == collectives.position();
+  std::byte* from = operation.input.data;
+  for (int32_t p = 0; is_root && p < ranks; p++) {
+    size_t bytes = static_cast<size_t>(share_of(operation.input.shape[0], p, ranks)) * row;
+    parts[static_cast<size_t>(p)].add(from, bytes);
+    from += bytes;
+  }
+  Segments mine(operation.output.data, operation.output.bytes());
+  size_t largest = static_cast<size_t>(share_of(operation.input.shape[0], 0, ranks)) * row;
+  return collectives.scatter(operation.root_position, parts, mine, largest);
+}
+
+Status CpuBackend::transfer(Operation& operation, Collectives& collectives) {
+  bool sends = operation.root_position == collectives.position();
+  TensorView& view = sends ? operation.input : operation.output;
+  return collectives.broadcast(operation.root_position, Segments(view.data, operation.input.bytes()));
 }
 
 Status CpuBackend::reducescatter(const Request& request, std::span<Operation* const> operations,

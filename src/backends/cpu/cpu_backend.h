@@ -28,6 +28,10 @@ class CpuBackend : public Backend {
   Status broadcast(const Request& request, Operation& operation, Collectives& collectives);
   Status alltoall(Operation& operation, Collectives& collectives);
   Status reducescatter(const Request& request, std::span<Operation* const> operations, Collectives& collectives);
+  Status reduce(const Request& request, Operation& operation, Collectives& collectives);
+  Status gather(Operation& operation, Collectives& collectives);
+  Status scatter(Operation& operation, Collectives& collectives);
+  static Status transfer(Operation& operation, Collectives& collectives);
   std::vector<Segments>& scratch(size_t count, std::vector<Segments>& lists);
 
   std::function<Collectives&(int32_t process_set)> collectives_of_;

@@ -40,18 +40,25 @@ std::string_view MpiBackend::activity(Kind kind) const {
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::transfer:
+    case Kind::probe:
+    case Kind::form_process_set:
+    case Kind::leave_process_set: break;
   }
   return "NONE";
 }
 
-// The built-in backend handles Adasum, and the errors for unsupported combinations. For the factor of an average the
-// number of ranks does not matter.
+// The built-in backend handles Adasum, bitwise operations, the kinds after reducescatter, and the errors for
+// unsupported combinations. For the factor of an average the number of ranks does not matter.
 bool MpiBackend::accepts(const Plan& plan) const {
   const Request& request = plan.first();
   if (request.device != kHost || request.kind > Kind::reducescatter) return false;
   if (request.kind != Kind::allreduce && request.kind != Kind::reducescatter) return true;
-  if (request.reduce_op == ReduceOp::adasum) return false;
+  if (request.reduce_op == ReduceOp::adasum || request.reduce_op > ReduceOp::product) return false;
   Reduction reduction = reduction_of(request, 2);
   return can_reduce(reduction.dtype, reduction.op) && (!scales(reduction) || can_scale(reduction.dtype));
 }

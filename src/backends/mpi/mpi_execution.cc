@@ -72,7 +72,14 @@ Status MpiExecution::post(const MpiComm& comm) {
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::transfer:
+    case Kind::probe:
+    case Kind::form_process_set:
+    case Kind::leave_process_set: break;
   }
   return {Code::unknown, "moves no data"};
 }

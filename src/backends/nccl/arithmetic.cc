@@ -39,6 +39,7 @@ std::optional<NcclType> nccl_type_of(DType dtype) {
 }
 
 bool can_use_nccl(const Request& request) {
+  if (reduces(request.kind) && request.reduce_op > ReduceOp::product) return false;
   switch (request.kind) {
     case Kind::allgather:
     case Kind::broadcast:
@@ -50,7 +51,14 @@ bool can_use_nccl(const Request& request) {
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::transfer:
+    case Kind::probe:
+    case Kind::form_process_set:
+    case Kind::leave_process_set: break;
   }
   return false;
 }
@@ -67,7 +75,10 @@ NcclReduction nccl_reduction_of(const Request& request, int32_t ranks) {
     case ReduceOp::min: reduction.op = NcclOp::min; break;
     case ReduceOp::max: reduction.op = NcclOp::max; break;
     case ReduceOp::product: reduction.op = NcclOp::product; break;
-    case ReduceOp::adasum:  // inside a host it is the average
+    case ReduceOp::bit_and:
+    case ReduceOp::bit_or:
+    case ReduceOp::bit_xor: break;  // refused by can_use_nccl()
+    case ReduceOp::adasum:          // inside a host it is the average
     case ReduceOp::average: {
       bool is_power_of_two = std::has_single_bit(static_cast<uint32_t>(ranks));
       if (!is_floating(request.dtype)) {

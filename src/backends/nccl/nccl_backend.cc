@@ -39,7 +39,14 @@ std::string_view NcclBackend::activity(Kind kind) const {
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::transfer:
+    case Kind::probe:
+    case Kind::form_process_set:
+    case Kind::leave_process_set: break;
   }
   return "NONE";
 }
@@ -85,7 +92,7 @@ void NcclBackend::begin_call() { call_events.clear(); }
 
 // A GPU that cannot be opened is reported by the plan, on all ranks. Here it would leave them waiting for this one.
 Status NcclBackend::on_submit(Operation& operation) {
-  if (operation.request.device == kHost || operation.request.kind > Kind::reducescatter) return {};
+  if (operation.request.device == kHost || !moves_data(operation.request.kind)) return {};
   if (!can_use_nccl(operation.request)) {
     return {Code::invalid_argument,
             fmt::format("{}: NCCL has no {} of {}; copy the tensor to host memory first", operation.request.name,

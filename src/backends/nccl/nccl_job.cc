@@ -133,7 +133,14 @@ Status NcclLaunch::run() {
     case Kind::barrier:
     case Kind::join:
     case Kind::add_process_set:
-    case Kind::remove_process_set: break;
+    case Kind::remove_process_set:
+    case Kind::reduce:
+    case Kind::gather:
+    case Kind::scatter:
+    case Kind::transfer:
+    case Kind::probe:
+    case Kind::form_process_set:
+    case Kind::leave_process_set: break;
   }
   return {Code::unknown, "this kind of operation moves no data"};
 }

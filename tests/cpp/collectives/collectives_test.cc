@@ -99,7 +99,8 @@ class CollectivesTest : public testing::TestWithParam<Layout> {
 TEST_P(CollectivesTest, AllreduceGivesEveryRankTheReduction) {
   run([](RankContext context) {
     for (DType dtype : kAllTypes) {
-      for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+      for (ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product, ReduceOp::bit_and,
+                          ReduceOp::bit_or, ReduceOp::bit_xor}) {
         if (!can_reduce(dtype, op)) continue;
         for (size_t count : kCounts) {
           std::vector<Bytes> tensors = tensors_of(dtype, context.size, count);
@@ -179,6 +180,56 @@ TEST_P(CollectivesTest, FloatSumsHaveTheSameBitsOnEveryRankAndRun) {
         for (size_t i = 0; i < all.size(); i++) {
           ASSERT_EQ(std::bit_cast<uint32_t>(all[i]), std::bit_cast<uint32_t>(first[i % count])) << count << " " << i;
         }
+      }
+    }
+  });
+}
+
+TEST_P(CollectivesTest, ReduceGivesTheRootTheBitsOfAnAllreduce) {
+  run([](RankContext context) {
+    for (int32_t root = 0; root < context.size; root++) {
+      for (size_t count : kCounts) {
+        std::vector<float> in = wild_floats(context.rank, count), all(count), out(context.rank == root ? count : 0);
+        const std::vector<float> before = in;
+        auto segments = [](std::vector<float>& v) {
+          return Segments(reinterpret_cast<std::byte*>(v.data()), v.size() * sizeof(float));
+        };
+        Reduction reduction{.prescale = 0.5, .factor = 3.0};
+        ASSERT_TRUE(context.collectives.allreduce(segments(in), segments(all), reduction).ok());
+        ASSERT_TRUE(context.collectives.reduce(root, segments(in), segments(out), reduction).ok());
+        ASSERT_EQ(in, before);
+        if (context.rank == root) {
+          ASSERT_TRUE(count == 0 || std::memcmp(out.data(), all.data(), count * sizeof(float)) == 0)
+              << root << " " << count;
+        }
+      }
+    }
+  });
+}
+
+TEST_P(CollectivesTest, GatherAndScatterConcernTheRoot) {
+  run([](RankContext context) {
+    for (int32_t root = 0; root < context.size; root++) {
+      for (size_t base : {0, 1, 40, 700, 3000}) {
+        auto size_of_rank = [&](int32_t rank) { return static_cast<size_t>((rank * 13 + root) % 5) * base; };
+        bool is_root = context.rank == root;
+        size_t largest = 0;
+        std::vector<Bytes> blocks;
+        for (int32_t p = 0; p < context.size; p++) {
+          blocks.push_back(tensor_of(DType::u8, p, size_of_rank(p), root));
+          largest = std::max(largest, size_of_rank(p));
+        }
+        Bytes mine = blocks[static_cast<size_t>(context.rank)];
+        std::vector<Bytes> received;
+        std::vector<Segments> theirs, parts;
+        for (int32_t p = 0; p < context.size; p++) received.emplace_back(is_root ? size_of_rank(p) : 0);
+        for (Bytes& block : received) theirs.push_back(pieces_of(block, 1));
+        ASSERT_TRUE(context.collectives.gather(root, pieces_of(mine, 1), theirs, largest).ok());
+        if (is_root) ASSERT_EQ(received, blocks) << root << " " << base;
+        for (Bytes& block : blocks) parts.push_back(is_root ? pieces_of(block, 1) : Segments());
+        Bytes part(mine.size());
+        ASSERT_TRUE(context.collectives.scatter(root, parts, all_of(part), largest).ok());
+        ASSERT_EQ(part, mine) << root << " " << base;
       }
     }
   });

@@ -69,6 +69,9 @@ V combine(ReduceOp op, V a, V b) {
   if constexpr (std::is_integral_v<V>) {
     if (op == ReduceOp::sum) return static_cast<V>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
     if (op == ReduceOp::product) return static_cast<V>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    if (op == ReduceOp::bit_and) return static_cast<V>(a & b);
+    if (op == ReduceOp::bit_or) return static_cast<V>(a | b);
+    if (op == ReduceOp::bit_xor) return static_cast<V>(a ^ b);
   } else {
     if (op == ReduceOp::sum) return a + b;
     if (op == ReduceOp::product) return a * b;

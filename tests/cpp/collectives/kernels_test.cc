@@ -71,7 +71,8 @@ class ScaleKernelsTest : public KernelsTest {};  // dtypes that can be scaled
 class FloatKernelsTest : public KernelsTest {};  // real floats
 
 TEST_P(KernelsTest, ReduceIsTheFoldFromLeftToRight) {
-  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::min, ReduceOp::max, ReduceOp::product, ReduceOp::bit_and,
+                            ReduceOp::bit_or, ReduceOp::bit_xor}) {
     if (!can_reduce(dtype_, op)) continue;
     for (size_t sources = 1; sources <= 9; ++sources) {
       for (const size_t count : kLengths) {

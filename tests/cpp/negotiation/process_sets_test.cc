@@ -107,5 +107,93 @@ TEST_P(ProcessSetPlans, NewSetOfTheSameIdIsNotDisturbedByTheOldOne) {
   EXPECT_EQ(world.plans().at(0).error, Code::ok);
 }
 
+// ---- sets that their members form and leave ----
+
+TEST_P(ProcessSetPlans, MembersAloneFormASet) {
+  Simulation world(5);
+  world.submit(1, form_set({1, 3}));
+  world.submit(4, form_set({2, 4}));
+  EXPECT_TRUE(world.decide().empty());
+  world.submit(3, form_set({1, 3}));
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"form 1,3"}}));
+  EXPECT_EQ(plans[0].result, 1);
+  EXPECT_EQ(plans[0].first().ranks, (std::vector<int32_t>{1, 3}));
+  world.submit(1, in_set(1, allreduce("a")));
+  world.submit(3, in_set(1, allreduce("a")));
+  EXPECT_EQ(world.plans().at(0).error, Code::ok);
+  world.submit(2, form_set({2, 4}));
+  EXPECT_EQ(world.plans().at(0).result, 2);
+  EXPECT_EQ(world.run(add_set({0, 1})).result, 3);  // all ranks count alike
+}
+
+TEST_P(ProcessSetPlans, SetsAreRemovedWhenTheLastMemberHasLeft) {
+  Simulation world(4);
+  int32_t set = world.run(add_set({0, 2, 3})).result;
+  for (int32_t rank : {0, 2, 3}) world.submit(rank, in_set(set, allreduce("a")));
+  EXPECT_EQ(world.plans().at(0).error, Code::ok);
+  world.submit(3, leave_set(set));
+  world.submit(0, in_set(set, allreduce("a")));
+  world.submit(0, leave_set(set));
+  EXPECT_TRUE(world.plans().empty());
+  world.submit(2, leave_set(set));
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"a"}, {"leave"}}));
+  EXPECT_THAT(plans[0].error_text, testing::HasSubstr("removed"));
+  EXPECT_EQ(plans[1].error, Code::ok);
+  EXPECT_EQ(world.run(add_set({0, 1})).result, set);
+}
+
+TEST_P(ProcessSetPlans, WhatAllMembersSubmittedBeforeTheyLeftIsDone) {
+  Simulation world(4);
+  for (int32_t round = 0; round < 3; round++) {
+    for (int32_t rank : {1, 2}) world.submit(rank, form_set({1, 2}));
+    ASSERT_EQ(world.plans().at(0).result, 1) << round;
+    for (int32_t use = 0; use < 2; use++) {  // the second time it is in the cache
+      for (int32_t rank : {1, 2}) world.submit(rank, in_set(1, allreduce("a")));
+      if (use == 0) ASSERT_EQ(world.plans().at(0).error, Code::ok);
+    }
+    for (int32_t rank : {1, 2}) world.submit(rank, leave_set(1));
+    std::vector<Plan> plans = world.plans();
+    ASSERT_EQ(names_of(plans), (Names{{"a"}, {"leave"}}));
+    EXPECT_EQ(plans[0].error, Code::ok) << plans[0].error_text;
+  }
+}
+
+TEST_P(ProcessSetPlans, ASetCanBeFormedAgainAtOnce) {
+  Simulation world(3);
+  for (int32_t rank : {0, 1}) world.submit(rank, form_set({0, 1}));
+  ASSERT_EQ(world.plans().at(0).result, 1);
+  for (int32_t rank : {0, 1}) {
+    world.submit(rank, leave_set(1));
+    world.submit(rank, form_set({0, 1}));
+  }
+  std::vector<Plan> plans = world.plans();
+  ASSERT_EQ(names_of(plans), (Names{{"leave"}, {"form 0,1"}}));
+  EXPECT_EQ(plans[1].error, Code::ok) << plans[1].error_text;
+  for (int32_t rank : {0, 1}) world.submit(rank, in_set(1, allreduce("a")));
+  EXPECT_EQ(world.plans().at(0).error, Code::ok);
+}
+
+TEST_P(ProcessSetPlans, FormingWhatExistsFailsForItsMembers) {
+  Simulation world(4);
+  world.run(add_set({1, 2}));
+  for (int32_t round = 0; round < 2; round++) {
+    world.submit(1, form_set({1, 2}));
+    world.submit(2, form_set({1, 2}));
+    EXPECT_EQ(world.plans().at(0).error_text, "process set [1, 2] exists already with id 1");
+  }
+}
+
+TEST_P(ProcessSetPlans, PairsCannotBeRemoved) {
+  Simulation world(3);
+  EXPECT_EQ(world.run(remove_set(pair_set(0, 1))).error, Code::precondition);
+}
+
+TEST_P(ProcessSetPlans, StrangersCannotFormASet) {
+  Simulation world(3);
+  EXPECT_THAT(world.try_submit(0, form_set({1, 2})).message(), testing::HasSubstr("forms a process set without it"));
+}
+
 }  // namespace
 }  // namespace hvd

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <fmt/core.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,6 +42,16 @@ inline Request add_set(std::vector<int32_t> ranks) {
 }
 inline Request remove_set(int32_t id) {
   Request request = of_kind(Kind::remove_process_set, "remove_process_set", {});
+  request.process_set = id;
+  return request;
+}
+inline Request form_set(std::vector<int32_t> ranks) {
+  Request request = of_kind(Kind::form_process_set, fmt::format("form {}", fmt::join(ranks, ",")), {});
+  request.ranks = std::move(ranks);
+  return request;
+}
+inline Request leave_set(int32_t id) {
+  Request request = of_kind(Kind::leave_process_set, "leave", {});
   request.process_set = id;
   return request;
 }

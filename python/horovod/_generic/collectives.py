@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from horovod._generic.allreduce import Allreduce
-from horovod._generic.gathering import Gathering
 from horovod._generic.handles import Pending, handles
 from horovod._generic.process_sets import ProcessSet, global_process_set
+from horovod._generic.rooted import Rooted
 from horovod._generic.submission import id_of
 from horovod._generic.tensors import T
 from horovod._native.abi import WORLD_SET, Kind
 from horovod._native.operations import result_value
 
 
-class Collectives(Allreduce[T], Gathering[T]):
+class Collectives(Allreduce[T], Rooted[T]):
     """The collective operations on the tensors of one framework."""
 
     # ---- broadcast

@@ -34,6 +34,16 @@ reducescatter = _collectives.reducescatter
 reducescatter_async = _collectives.reducescatter_async
 grouped_reducescatter = _collectives.grouped_reducescatter
 grouped_reducescatter_async = _collectives.grouped_reducescatter_async
+reduce = _collectives.reduce
+reduce_async = _collectives.reduce_async
+gather = _collectives.gather
+gather_async = _collectives.gather_async
+scatter = _collectives.scatter
+scatter_async = _collectives.scatter_async
+send = _collectives.send
+send_async = _collectives.send_async
+recv = _collectives.recv
+recv_async = _collectives.recv_async
 join = _collectives.join
 barrier = _collectives.barrier
 poll = _collectives.poll
@@ -58,6 +68,8 @@ __all__ = [
     "broadcast_async_",
     "broadcast_object",
     "broadcast_parameters",
+    "gather",
+    "gather_async",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -68,7 +80,15 @@ __all__ = [
     "grouped_reducescatter_async",
     "join",
     "poll",
+    "recv",
+    "recv_async",
+    "reduce",
+    "reduce_async",
     "reducescatter",
     "reducescatter_async",
+    "scatter",
+    "scatter_async",
+    "send",
+    "send_async",
     "synchronize",
 ]

@@ -38,6 +38,16 @@ reducescatter = outside_graphs(_collectives.reducescatter)
 reducescatter_async = outside_graphs(_collectives.reducescatter_async)
 grouped_reducescatter = outside_graphs(_collectives.grouped_reducescatter)
 grouped_reducescatter_async = outside_graphs(_collectives.grouped_reducescatter_async)
+reduce = outside_graphs(_collectives.reduce)
+reduce_async = outside_graphs(_collectives.reduce_async)
+gather = outside_graphs(_collectives.gather)
+gather_async = outside_graphs(_collectives.gather_async)
+scatter = outside_graphs(_collectives.scatter)
+scatter_async = outside_graphs(_collectives.scatter_async)
+send = outside_graphs(_collectives.send)
+send_async = outside_graphs(_collectives.send_async)
+recv = outside_graphs(_collectives.recv)
+recv_async = outside_graphs(_collectives.recv_async)
 join = outside_graphs(_collectives.join)
 barrier = outside_graphs(_collectives.barrier)
 poll = outside_graphs(_collectives.poll)
@@ -69,6 +79,8 @@ __all__ = [
     "broadcast_",
     "broadcast_async",
     "broadcast_async_",
+    "gather",
+    "gather_async",
     "grouped_allgather",
     "grouped_allgather_async",
     "grouped_allreduce",
@@ -79,8 +91,16 @@ __all__ = [
     "grouped_reducescatter_async",
     "join",
     "poll",
+    "recv",
+    "recv_async",
+    "reduce",
+    "reduce_async",
     "reducescatter",
     "reducescatter_async",
+    "scatter",
+    "scatter_async",
+    "send",
+    "send_async",
     "sparse_allreduce_async",
     "synchronize",
 ]

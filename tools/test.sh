@@ -28,7 +28,7 @@ unset PYTHONDONTWRITEBYTECODE  # as in the Makefile
 # folder by its name. Python packages that it needs belong to TEST_REQUIREMENTS in the Makefile, Debian's to TEST_PACKAGES.
 compile="ctest asan tsan fuzz packaging plain"
 wait="hosts launcher elastic gpu runner deploy docs testbed"
-compute="single torch tensorflow jax mxnet keras mpi parallel differential"
+compute="single torch torchdist tensorflow jax mxnet keras mpi parallel differential"
 
 bin=.venv/bin
 jobs=${JOBS:-$(nproc)}
@@ -166,6 +166,11 @@ with_three() {  # folder, files without test_: those where an odd number of rank
 torch_stage() {
   in_ranks torch
   with_three torch allreduce moving_verbs gradient_verbs optimizer sharded convergence sync_batch_norm elastic_agreement
+}
+torchdist_stage() {  # torch.distributed over the engine
+  FRAMEWORK_RANKS=${FRAMEWORK_RANKS:-3} in_ranks torchdist
+  echo "-- jobs"
+  "${shared_pytest[@]}" -p no:cacheprovider tests/python/torchdist_jobs
 }
 tensorflow_stage() {
   in_ranks tensorflow
